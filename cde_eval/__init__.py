@@ -1,0 +1,1 @@
+"""How well a text encoder does, and what context buys it."""

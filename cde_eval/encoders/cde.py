@@ -1,0 +1,65 @@
+"""Contextual transformers: our checkpoints, and the published CDE models.
+
+    documents ──▶ first stage ──▶ Context ──▶ second stage ──▶ vectors
+
+The model itself is `cde_core`; here it meets the harness's protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import cde_core
+from cde_core.errors import ModelError
+from cde_core.model.context import Context
+from cde_core.model.encode import TextEncoder
+from cde_core.text import Purpose
+from cde_eval.encoders.biencoder import folder_revision
+from cde_eval.encoders.protocol import Similarity, Vectors
+from cde_eval.encoders.registry import LoadOptions
+
+
+class Cde:
+    """A `cde_core` model behind the `Encoder` protocol."""
+
+    similarity: Similarity = "cosine"
+    task_types: frozenset[str] | None = None
+
+    def __init__(self, model: TextEncoder, name: str, revision: str, dtype: str) -> None:
+        self.model = model
+        self.name = name
+        self.revision = revision
+        self.context_size: int | None = model.context_size
+        self.settings = {} if dtype == "float32" else {"dtype": dtype}
+
+    def read_context(self, documents: Sequence[str], *, purpose: Purpose) -> Context:
+        """First-stage vectors of the documents, with the prefix that their purpose asks for.
+
+        More documents than the model was trained with are read too: whoever gives a size above
+        the model's own has chosen it, and the record says it.
+        """
+        return self.model.read_context(documents, purpose=purpose, allow_more=True)
+
+    def encode(
+        self, texts: Sequence[str], *, purpose: Purpose, context: Context | None = None
+    ) -> Vectors:
+        """Vectors of texts, shape (n, dim), not normalised, as the published models give them."""
+        return self.model.encode(texts, purpose=purpose, context=context, normalise=False)
+
+
+def load(argument: str, options: LoadOptions) -> Cde:
+    """A contextual transformer: a checkpoint of ours, or a published CDE model.
+
+    Raises:
+        ModelError: If there is no such model, or it is not one that `cde_core` reproduces.
+    """
+    if not argument:
+        raise ModelError("`cde` needs a model: cde:FOLDER or cde:org/name.")
+    model = cde_core.load(argument, device=options.device, dtype=options.dtype)
+    folder = Path(argument)
+    if folder.is_dir():
+        name, revision = f"local/{folder.resolve().name}", folder_revision(folder)
+    else:
+        name, revision = argument, model.fingerprint
+    return Cde(model, name, revision, options.dtype)

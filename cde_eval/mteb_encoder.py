@@ -1,0 +1,358 @@
+"""Our encoders, as mteb sees them: with a context for every task.
+
+    mteb.evaluate ──▶ index(corpus)   ─▶ lend a context from the task ─▶ search(queries) ─▶ ranks
+                  └─▶ encode(texts)   ─▶ lend a context from the task ─▶ vectors
+
+mteb hands `encode` a task's name and never its data, and encodes queries before documents, so an
+encoder that only has `encode` cannot know the corpus in time. Therefore the task objects are bound
+to the encoder by name, and the retrieval family goes through `index` and `search`, where the
+corpus comes first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from mteb.abstasks import AbsTask
+from mteb.abstasks.aggregated_task import AbsTaskAggregate
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ModelMeta, ScoringFunction
+from mteb.types import PromptType
+from torch.utils.data import DataLoader
+
+from cde_core.errors import ContextError, TaskError
+from cde_core.text import Purpose, Role
+from cde_eval.contexts import ContextPolicy, Sample, draw_sample
+from cde_eval.embed import each_once
+from cde_eval.encoders.centred import unit_length
+from cde_eval.encoders.protocol import Encoder, Ranker, Ranking, Vectors
+from cde_eval.protocols import PAPER, Protocol
+from cde_eval.search import best_of_candidates, named, nearest
+from cde_eval.tasks.lending import corpus_texts, lending_split, lent_documents
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Documents from outside the evaluated task: what `random`, `task:` and `file:` read."""
+
+    documents: Sequence[str]
+    source: str
+
+
+@dataclass(slots=True)
+class Work:
+    """What an evaluation cost."""
+
+    texts: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Indexed:
+    ids: list[str]
+    texts: list[str]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The context of one task, split and subset: drawn and read once, used for both sides."""
+
+    key: tuple[str, str, str] = ("", "", "")
+    context: Any = None
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class MtebEncoder(AbsEncoder):
+    """An `Encoder` with a context policy, behind mteb's encoder and search protocols.
+
+    One instance evaluates under one policy, one draw and one protocol; the draw's number and the
+    policy are part of its `ModelMeta`, so mteb's result cache cannot mistake one for another.
+
+    Args:
+        encoder: The model.
+        policy: Whose documents it reads; None leaves out context altogether.
+        draw: Number of the draw, from 0.
+        protocol: How tasks lend documents.
+        foreign: The documents of a policy that reads elsewhere than in the task itself.
+        rerank_as_search: Give reranking tasks the prefixes of search tasks.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        policy: ContextPolicy | None = None,
+        *,
+        draw: int = 0,
+        protocol: Protocol = PAPER,
+        foreign: Foreign | None = None,
+        rerank_as_search: bool = False,
+    ) -> None:
+        self.encoder = encoder
+        self.policy = policy or ContextPolicy("none")
+        self.protocol = protocol
+        self.seed = self.policy.seed + draw
+        self.work = Work()
+        self.tasks: dict[str, AbsTask] = {}
+        self._foreign = foreign
+        self._rerank_as_search = rerank_as_search
+        self._reading = _Reading()
+        self._indexed: _Indexed | None = None
+        self.mteb_model_meta: ModelMeta = model_meta(encoder, self.experiment())
+
+    @property
+    def contextual(self) -> bool:
+        """Whether this evaluation reads documents at all."""
+        return self.encoder.context_size != 0
+
+    @property
+    def size(self) -> int | None:
+        """Documents that each context holds; None for all there are."""
+        return self.policy.size or self.encoder.context_size
+
+    @property
+    def context_records(self) -> dict[str, dict[str, Any]]:
+        """For "split/subset", the context that was read."""
+        return self._reading.records
+
+    def experiment(self) -> dict[str, str]:
+        """Every choice that changes scores, as mteb's `experiment_kwargs`."""
+        chosen = dict(self.encoder.settings)
+        if self.contextual:
+            chosen["context"] = self.policy.source
+            chosen["protocol"] = self.protocol.name
+            if self.policy.kind != "none":
+                chosen["size"] = "all" if self.size is None else str(self.size)
+                if self.size is not None:  # a context of all documents is not drawn
+                    chosen["seed"] = str(self.seed)
+        if self._rerank_as_search:
+            chosen["reranking_prefix"] = "search"
+        return chosen
+
+    def bind(self, tasks: Iterable[AbsTask]) -> None:
+        """Let these tasks lend their documents; outside retrieval there is no other way to them."""
+        for task in tasks:
+            if isinstance(task, AbsTaskAggregate):
+                self.bind(task.metadata.tasks)
+            else:
+                self.tasks[task.metadata.name] = task
+
+    def encode(
+        self,
+        inputs: DataLoader[Any],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,
+    ) -> Vectors:
+        """Vectors of a loader's texts, shape (n, dim), float32, in the context their task lends."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        role: Role = "text" if prompt_type is None else _role(prompt_type)
+        context = self._context(task_metadata, hf_split, hf_subset, corpus=None)
+        return self._embed(texts, self._purpose(task_metadata, role), context)
+
+    def index(
+        self,
+        corpus: Dataset,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: Mapping[str, Any],
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take the corpus, and read the context before any query is encoded."""
+        ids = list(corpus.select_columns(["id"])[:]["id"])
+        self._indexed = _Indexed(ids, corpus_texts(corpus))
+        self._context(task_metadata, hf_split, hf_subset, corpus=self._indexed.texts)
+
+    def search(
+        self,
+        queries: Dataset,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: Mapping[str, Any],
+        top_ranked: Mapping[str, list[str]] | None = None,
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> Mapping[str, dict[str, float]]:
+        """Rank the corpus, or each query's candidates, for each query."""
+        if self._indexed is None:
+            raise RuntimeError("mteb calls index() before search()")
+        corpus = self._indexed
+        query_ids, texts = list(queries["id"]), _query_texts(queries, task_metadata)
+        context = self._context(task_metadata, hf_split, hf_subset, corpus=corpus.texts)
+        rows = None if top_ranked is None else _candidate_rows(query_ids, corpus.ids, top_ranked)
+        used = np.arange(len(corpus.ids)) if rows is None else np.unique(np.concatenate(rows))
+        if rows is not None:  # candidates are rows of the documents that are candidates at all
+            rows = [np.searchsorted(used, row) for row in rows]
+        documents = [corpus.texts[row] for row in used]
+        if isinstance(self.encoder, Ranker):
+            started = time.perf_counter()
+            ranking = self.encoder.rank(
+                texts, documents, top_k=top_k, candidates=rows, context=context
+            )
+            self._count(len(texts) + len(documents), started)
+        else:
+            ranking = self._rank(texts, documents, rows, top_k, task_metadata, context)
+        self._indexed = None
+        return named(ranking, query_ids, [corpus.ids[row] for row in used])
+
+    def _rank(
+        self,
+        queries: list[str],
+        documents: list[str],
+        candidates: list[Any] | None,
+        top_k: int,
+        metadata: TaskMetadata,
+        context: Any,
+    ) -> Ranking:
+        left = self._embed(queries, self._purpose(metadata, "query"), context)
+        right = self._embed(documents, self._purpose(metadata, "document"), context)
+        if self.encoder.similarity == "cosine":
+            left, right = unit_length(left), unit_length(right)
+        if candidates is not None:
+            return best_of_candidates(left, right, candidates, top_k)
+        return nearest(left, right, top_k)
+
+    def _embed(self, texts: list[str], purpose: Purpose, context: Any) -> Vectors:
+        self._refuse_other_types(purpose.task_type, purpose.task_name)
+        started = time.perf_counter()
+        vectors = each_once(
+            texts, lambda new: self.encoder.encode(new, purpose=purpose, context=context)
+        )
+        self._count(len(texts), started)
+        vectors = vectors.astype(np.float32, copy=False)
+        if self.contextual and self.protocol.scales(purpose.task_type):
+            return unit_length(vectors)
+        return vectors
+
+    def _count(self, texts: int, started: float) -> None:
+        self.work.texts += texts
+        self.work.seconds += time.perf_counter() - started
+
+    def _purpose(self, metadata: TaskMetadata, role: Role) -> Purpose:
+        task_type = str(metadata.type)
+        if self._rerank_as_search and task_type.endswith("Reranking"):
+            task_type = "Retrieval"
+        return Purpose(task_type, role, metadata.name)
+
+    def _refuse_other_types(self, task_type: str, name: str) -> None:
+        able = self.encoder.task_types
+        if able is not None and task_type not in able:
+            raise TaskError(
+                f"{self.encoder.name} cannot do {name} ({task_type}); it does {', '.join(able)}."
+            )
+
+    def _context(
+        self, metadata: TaskMetadata, split: str, subset: str, *, corpus: list[str] | None
+    ) -> Any:
+        """The context that a task lends; drawn and read when it is first asked for."""
+        if not self.contextual or self.policy.kind == "none":
+            return None
+        task = self.tasks.get(metadata.name)
+        if task is not None:
+            split = lending_split(task, split, self.protocol)
+        key = (metadata.name, split, subset)
+        if key != self._reading.key:
+            sample = self._draw(metadata, split, subset, task, corpus)
+            purpose = self.protocol.context_purpose(self._purpose(metadata, "document"))
+            self._reading.context = self.encoder.read_context(sample.documents, purpose=purpose)
+            self._reading.key = key
+            self._reading.records[f"{split}/{subset}"] = sample.record() | {
+                "prefix_of": f"{purpose.task_type}/{purpose.role}"
+            }
+        return self._reading.context
+
+    def _draw(
+        self,
+        metadata: TaskMetadata,
+        split: str,
+        subset: str,
+        task: AbsTask | None,
+        corpus: list[str] | None,
+    ) -> Sample:
+        if self._foreign is not None:
+            pool, source = self._foreign.documents, self._foreign.source
+        else:
+            place = split if subset == "default" else f"{split}/{subset}"
+            source = f"corpus:{metadata.name}/{place}"
+            if task is not None:
+                pool = lent_documents(task, split, subset, self.protocol)
+            elif corpus is not None:
+                pool = corpus
+            else:
+                raise ContextError(
+                    f"{metadata.name} lends no context because it is not bound to the encoder; "
+                    "call MtebEncoder.bind([task]) before mteb.evaluate."
+                )
+        return draw_sample(
+            pool,
+            self.size,
+            source=source,
+            key="\0".join((metadata.name, split, subset)),
+            seed=self.seed,
+            protocol=self.protocol,
+        )
+
+
+_SCORING = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}
+
+
+def model_meta(encoder: Encoder, experiment: Mapping[str, str]) -> ModelMeta:
+    """What mteb files results under: a name, a revision and every choice that changes scores."""
+    return ModelMeta(
+        loader=None,
+        name=encoder.name,
+        revision=encoder.revision,
+        release_date=None,
+        languages=None,
+        n_parameters=None,
+        memory_usage_mb=None,
+        max_tokens=None,
+        embed_dim=None,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["PyTorch"],
+        similarity_fn_name=_SCORING[encoder.similarity],
+        use_instructions=None,
+        training_datasets=None,
+        experiment_kwargs=dict(experiment) or None,
+    )
+
+
+def _role(prompt_type: PromptType) -> Role:
+    return "query" if prompt_type is PromptType.query else "document"
+
+
+def _query_texts(queries: Dataset, metadata: TaskMetadata) -> list[str]:
+    """Queries as mteb would hand them over: instructions appended, conversations flattened."""
+    from mteb._create_dataloaders import create_dataloader
+
+    loader = create_dataloader(
+        queries, task_metadata=metadata, prompt_type=PromptType.query, batch_size=256
+    )
+    return [text for batch in loader for text in batch["text"]]
+
+
+def _candidate_rows(
+    query_ids: Sequence[str], document_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]]
+) -> list[Any]:
+    row_of = {identity: row for row, identity in enumerate(document_ids)}
+    return [
+        np.array([row_of[document] for document in top_ranked.get(query, ())], dtype=np.int64)
+        for query in query_ids
+    ]

@@ -1,0 +1,140 @@
+"""Tables of scores: records in, DataFrame out.
+
+A table holds one protocol. A score of several draws is their mean, with the standard deviation
+over draws behind "±". What was not run is absent, and a mean is given only where every task that
+it speaks of was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from cde_core.errors import ConfigError
+from cde_eval.results import RunRecord, tidy
+
+KEYS = ["type", "task", "split", "subset", "measure"]
+
+
+def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Tidy rows with a column `run`: model and policy, and whatever else tells two runs apart.
+
+    Raises:
+        ConfigError: If the records follow several protocols, which no table may mix.
+    """
+    frame = tidy(records)
+    if frame.empty:
+        return frame.assign(run=[])
+    protocols = sorted(frame["protocol"].unique())
+    if len(protocols) > 1:
+        raise ConfigError(
+            f"These results follow the protocols {' and '.join(protocols)}, whose scores are not "
+            "comparable; keep them in results folders of their own."
+        )
+    names = frame["model"].copy()
+    for column, what in (("revision", "{}"), ("settings", "{}"), ("size", "J={}")):
+        ambiguous = frame.groupby(["model", "policy"])[column].transform("nunique") > 1
+        names += [
+            f" {what.format(v)}" if many else ""
+            for v, many in zip(frame[column], ambiguous, strict=True)
+        ]
+    reads = frame["size"] != "0"
+    contextual = frame["model"].isin(frame.loc[reads, "model"])
+    frame["run"] = names.where(~contextual, names + " · " + frame["policy"])
+    return frame
+
+
+def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per task (and split and subset), one column per run, means below; text cells."""
+    frame = runs(records)
+    if frame.empty:
+        return pd.DataFrame()
+    order = list(dict.fromkeys(frame["run"]))
+    cells = frame.groupby([*KEYS, "run"], sort=False)["score"].agg(["mean", "std"]).reset_index()
+    cells["text"] = [
+        score_text(mean, spread) for mean, spread in zip(cells["mean"], cells["std"], strict=True)
+    ]
+    table = cells.pivot(index=KEYS, columns="run", values="text")
+    table = table.reindex(pd.MultiIndex.from_frame(cells[KEYS].drop_duplicates())).sort_index(
+        level="type", sort_remaining=False
+    )[order]
+    return pd.concat([_labelled(table), _means(frame)[order]]).fillna("")
+
+
+def gain_table(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """What the corpus as context bought each model, against each other policy, in points.
+
+    One row per model and other policy: the mean over tasks of the difference in score × 100, and
+    on how many of the tasks it is above zero. Only tasks that have both are compared.
+    """
+    frame = runs(records)
+    rows = []
+    for model, mine in frame.groupby("model", sort=False) if not frame.empty else ():
+        scores = mine.groupby(["task", "policy"])["score"].mean().unstack("policy")
+        for other in [policy for policy in scores.columns if policy != "corpus"]:
+            if "corpus" not in scores:
+                continue
+            gain = (scores["corpus"] - scores[other]).dropna() * 100
+            if gain.empty:
+                continue
+            rows.append(
+                {
+                    "model": model,
+                    "corpus against": other,
+                    "points": f"{gain.mean():+.2f}",
+                    "better on": f"{int((gain > 0).sum())} of {len(gain)} tasks",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def score_text(mean: float, spread: float = float("nan")) -> str:
+    """A score as tables show it: "0.5905", "0.5905 ± 0.0012", "–" where it is undefined."""
+    if pd.isna(mean):
+        return "–"
+    return f"{mean:.4f}" if pd.isna(spread) else f"{mean:.4f} ± {spread:.4f}"
+
+
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows named by task, with split and subset only where a task has several."""
+    keys = table.index.to_frame(index=False)
+    several = keys.groupby("task")["split"].transform("size") > 1
+    names = keys["task"] + [
+        f" ({row.split}{'' if row.subset == 'default' else ', ' + row.subset})" if many else ""
+        for row, many in zip(keys.itertuples(), several, strict=True)
+    ]
+    labelled = table.reset_index(drop=True)
+    labelled.insert(0, "task", names)
+    labelled.insert(1, "type", keys["type"])
+    labelled.insert(2, "measure", keys["measure"])
+    return labelled.set_index(["task", "type", "measure"])
+
+
+def _means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean of each type's tasks, of all tasks, and of the types' means, as MTEB averages."""
+    tasks = frame.groupby(["run", "type", "task"])["score"].mean()
+    wanted = frame.groupby("type")["task"].nunique()
+    rows: dict[str, dict[str, str]] = {}
+    by_type: dict[str, dict[str, float]] = {}
+    for run, scores in tasks.groupby(level="run"):
+        for kind, count in wanted.items():
+            mine = scores[scores.index.get_level_values("type") == kind]
+            if len(mine) == count:
+                by_type.setdefault(str(run), {})[str(kind)] = float(mine.mean())
+    for kind, count in wanted.items():
+        if count > 1:
+            rows[f"mean of {kind}"] = {
+                run: score_text(means[str(kind)]) for run, means in by_type.items() if kind in means
+            }
+    complete = {run: means for run, means in by_type.items() if len(means) == len(wanted)}
+    if len(wanted) > 1 or (len(wanted) == 1 and wanted.iloc[0] > 1):
+        rows["mean of tasks"] = {run: score_text(float(tasks[run].mean())) for run in complete}
+    if len(wanted) > 1:
+        rows["mean of types"] = {
+            run: score_text(sum(means.values()) / len(means)) for run, means in complete.items()
+        }
+    labels = pd.MultiIndex.from_tuples(
+        [(name, "", "") for name in rows], names=["task", "type", "measure"]
+    )
+    return pd.DataFrame(list(rows.values()), index=labels, columns=sorted(set(frame["run"])))

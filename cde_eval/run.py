@@ -1,0 +1,305 @@
+"""The whole evaluation on one page.
+
+    models × tasks × policies × draws
+        └─▶ finished before? keep its record
+            └─▶ fresh task, bound encoder ─▶ mteb.evaluate ─▶ mteb's JSON ─▶ our record
+
+Tasks are the outer loop, so that a biencoder's vectors serve all policies of a task. A model that
+reads no context runs once whatever the policies, and a context of all documents is drawn once,
+since there is no chance in either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+import mteb
+import numpy as np
+from mteb.abstasks import AbsTask, AbsTaskRetrieval
+from mteb.abstasks.aggregated_task import AbsTaskAggregate
+from mteb.models import SearchProtocol
+from mteb.results import TaskResult
+from tqdm.auto import tqdm
+
+from cde_core.errors import CdeError, TaskError
+from cde_eval.contexts import ContextPolicy, file_documents
+from cde_eval.encoders import Encoder, LoadOptions, load_encoder
+from cde_eval.mteb_encoder import Foreign, MtebEncoder
+from cde_eval.protocols import PAPER, Protocol
+from cde_eval.results import (
+    RunRecord,
+    Score,
+    commit,
+    installed_versions,
+    read_record,
+    record_path,
+    write_atomically,
+)
+from cde_eval.tasks.builtin import documents_outside
+from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.tasks.lending import lent_documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What to evaluate, and how."""
+
+    models: tuple[str, ...]
+    tasks: tuple[TaskSource, ...]
+    policies: tuple[ContextPolicy, ...]
+    protocol: Protocol = PAPER
+    draws: int = 1
+    """Samples that each policy draws; a score is their mean, with its spread."""
+
+    options: LoadOptions = field(default_factory=LoadOptions)
+    rerank_as_search: bool = False
+    task_lookup: tuple[TaskSource, ...] = ()
+    """Tasks that a policy `task:NAME` may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An evaluation that was not done, and why."""
+
+    model: str
+    task: str
+    reason: str
+    expected: bool = False
+    """Whether it was known beforehand: the model does not do this type of task."""
+
+
+def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
+    """Run a plan, yielding each record as it is on disk; what is finished is read, not run.
+
+    A task that cannot be loaded, or that a model cannot do, is a `Failure` and the others go on.
+
+    Args:
+        plan: Models, tasks, policies, draws.
+        output: Results folder; see `cde_eval.results` for what is written.
+
+    Raises:
+        ModelError: If a model cannot be loaded.
+    """
+    _quiet()
+    for model in plan.models:  # a model that does not load is known before work starts
+        load_encoder(model, plan.options)
+    steps = [(task, model) for task in plan.tasks for model in plan.models]
+    bar = tqdm(steps, desc="evaluations", unit="", disable=len(steps) < 2)
+    for source, model in bar:
+        bar.set_postfix_str(f"{model} · {source.name}")
+        try:
+            encoder = load_encoder(model, plan.options)
+            kind = source.task_type or str(source.make().metadata.type)
+            if encoder.task_types is not None and kind not in encoder.task_types:
+                reason = f"{model} does not do {kind} tasks; {source.name} is left out."
+                yield Failure(model, source.name, reason, expected=True)
+                continue
+            for policy, draw, draws in _draws(encoder, plan):
+                yield evaluate_one(plan, source, model, policy, draw, draws, output)
+        except CdeError as error:
+            yield Failure(model, source.name, str(error))
+
+
+def evaluate_one(
+    plan: Evaluation,
+    source: TaskSource,
+    model: str,
+    policy: ContextPolicy,
+    draw: int,
+    draws: int,
+    output: Path,
+) -> RunRecord:
+    """One model on one task under one draw: read its record if it is there, else make it.
+
+    A record made from other data than the task has now (its revision tells) is made again.
+    """
+    encoder = load_encoder(model, plan.options)
+    task = source.make()
+    seen_by_mteb = MtebEncoder(
+        encoder,
+        policy,
+        draw=draw,
+        protocol=plan.protocol,
+        foreign=_foreign_documents(policy, source.name, plan),
+        rerank_as_search=plan.rerank_as_search,
+    )
+    _file_reranking_apart(seen_by_mteb, task)
+    choices = dict(seen_by_mteb.mteb_model_meta.experiment_kwargs or {})
+    path = record_path(output, encoder.name, encoder.revision, choices, source.name)
+    finished = read_record(path)
+    data_hash = source.data_hash()
+    if finished is not None and (finished.task_revision, finished.data_hash) == (
+        task.metadata.revision,
+        data_hash,
+    ):
+        return finished
+    gflops = machine_speed()
+    started = time.perf_counter()
+    result = _mteb_result(seen_by_mteb, task, source)
+    record = RunRecord(
+        model=model,
+        model_name=encoder.name,
+        model_revision=encoder.revision,
+        task=source.name,
+        task_type=str(task.metadata.type),
+        task_revision=task.metadata.revision,
+        data_origin=source.origin,
+        data_hash=data_hash,
+        main_measure=task.metadata.main_score,
+        scores=_scores(result),
+        policy=policy.source if seen_by_mteb.contextual else "none",
+        protocol=plan.protocol.name,
+        context_size=seen_by_mteb.size if policy.kind != "none" and seen_by_mteb.contextual else 0,
+        draw=draw,
+        draws=draws,
+        contexts=seen_by_mteb.context_records,
+        settings=dict(encoder.settings),
+        seconds=round(time.perf_counter() - started, 3),
+        texts=seen_by_mteb.work.texts,
+        texts_per_second=round(seen_by_mteb.work.texts / max(seen_by_mteb.work.seconds, 1e-9), 1),
+        device=plan.options.device,
+        gflops=gflops,
+        versions=installed_versions(),
+        commit=commit(),
+    )
+    _write_mteb_result(result, seen_by_mteb, output)
+    write_atomically(path, record.model_dump_json(indent=1) + "\n")
+    return record
+
+
+def _draws(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, int, int]]:
+    """Every (policy, draw, draws) that can give another score for this encoder."""
+    if encoder.context_size == 0:
+        yield ContextPolicy("none"), 0, 1
+        return
+    for policy in plan.policies:
+        by_chance = policy.kind != "none" and (policy.size or encoder.context_size) is not None
+        draws = plan.draws if by_chance else 1
+        for draw in range(draws):
+            yield policy, draw, draws
+
+
+def _foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) -> Foreign | None:
+    if policy.kind == "random":
+        documents, revision = documents_outside(task_name)
+        return Foreign(documents, f"random:built-in documentation {revision}")
+    if policy.kind == "file":
+        return Foreign(file_documents(Path(policy.argument)), f"file:{Path(policy.argument).name}")
+    if policy.kind == "task":
+        source = next((s for s in plan.task_lookup if s.name == policy.argument), None)
+        if source is None:
+            raise TaskError(f"The context {policy.source!r} names a task that is not known.")
+        return _task_documents(source, plan.protocol)
+    return None
+
+
+@lru_cache(maxsize=2)
+def _task_documents(source: TaskSource, protocol: Protocol) -> Foreign:
+    task = source.make()
+    _load(task, source)
+    split = task.eval_splits[0]
+    subset = task.hf_subsets[0]
+    documents = lent_documents(task, split, subset, protocol)
+    return Foreign(documents, f"task:{source.name}/{split} {task.metadata.revision}")
+
+
+def _mteb_result(model: MtebEncoder, task: AbsTask, source: TaskSource) -> TaskResult:
+    """Evaluate with mteb, without its cache: `record_path` decides what is finished."""
+    model.bind([task])
+    for part in task.metadata.tasks if isinstance(task, AbsTaskAggregate) else [task]:
+        _load(part, source)
+    as_mteb_types_it = cast(SearchProtocol, model)
+    results = mteb.evaluate(
+        as_mteb_types_it, task, cache=None, show_progress_bar=False, co2_tracker=False
+    )
+    return results.task_results[0]
+
+
+def _load(task: AbsTask, source: TaskSource) -> None:
+    try:
+        task.load_data()
+    except CdeError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        where = "the hub" if source.origin == "mteb" else source.origin
+        raise TaskError(
+            f"The data of {source.name} cannot be loaded from {where}: {reason} "
+            "Download it, or name the folder that holds it with --data."
+        ) from error
+
+
+def _file_reranking_apart(model: MtebEncoder, task: AbsTask) -> None:
+    """Give a search task that was made a reranking task results of its own.
+
+    mteb files both under one name, and would serve the full run's score for the reranked one.
+    """
+    if not isinstance(task, AbsTaskRetrieval) or not task.data_loaded:
+        return
+    if str(task.metadata.type).endswith("Reranking"):
+        return
+    lists = {
+        f"{subset}/{split}": data["top_ranked"]
+        for subset, splits in task.dataset.items()
+        for split, data in splits.items()
+        if data.get("top_ranked")
+    }
+    if lists:
+        digest = hashlib.sha256(json.dumps(lists, sort_keys=True).encode()).hexdigest()[:12]
+        meta = model.mteb_model_meta
+        chosen = {**(meta.experiment_kwargs or {}), "candidates": f"{task._top_k}-{digest}"}
+        model.mteb_model_meta = meta.model_copy(update={"experiment_kwargs": chosen})
+
+
+def _scores(result: TaskResult) -> tuple[Score, ...]:
+    return tuple(
+        Score(
+            split=split,
+            subset=entry["hf_subset"],
+            main=None if np.isnan(entry["main_score"]) else float(entry["main_score"]),
+            measures={k: v for k, v in entry.items() if k not in ("hf_subset", "languages")},
+        )
+        for split, entries in result.scores.items()
+        for entry in entries
+    )
+
+
+def _write_mteb_result(result: TaskResult, model: MtebEncoder, output: Path) -> None:
+    """What `mteb.ResultCache(OUTPUT/mteb)` reads, each file whole or not at all."""
+    meta = model.mteb_model_meta
+    path = mteb.ResultCache(output / "mteb").get_task_result_path(result.task_name, meta)
+    write_atomically(path, result.model_dump_json(indent=2) + "\n")
+    fields = json.dumps(meta.to_dict(), indent=4, default=str)
+    write_atomically(path.parent / "model_meta.json", fields + "\n")
+
+
+@lru_cache(maxsize=1)
+def machine_speed(size: int = 1024) -> float:
+    """GFLOP/s of a float32 matrix product on the CPU now; machines throttle, so it is recorded."""
+    left = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
+    left @ left
+    started = time.perf_counter()
+    for _ in range(5):
+        left @ left
+    return round(5 * 2 * size**3 / (time.perf_counter() - started) / 1e9, 1)
+
+
+def _quiet() -> None:
+    """Leave progress and results on the terminal; libraries' chatter goes."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    for name in ("mteb", "sentence_transformers", "datasets", "huggingface_hub", "httpx"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    import datasets
+    from transformers.utils.logging import disable_progress_bar
+
+    datasets.disable_progress_bars()
+    disable_progress_bar()  # type: ignore[no-untyped-call]

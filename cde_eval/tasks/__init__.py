@@ -1,0 +1,1 @@
+"""Where tasks come from: mteb, folders, and the built-in documentation tasks."""

@@ -1,0 +1,148 @@
+"""A folder in BEIR layout as a retrieval task.
+
+    corpus.jsonl      {"_id", "title" (optional), "text"}
+    queries.jsonl     {"_id", "text"}
+    qrels/SPLIT.tsv   query-id, corpus-id, score, with a header
+
+Data set layout: Thakur et al. (2021), BEIR, https://arxiv.org/abs/2104.08663
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from mteb.abstasks import AbsTask
+
+from cde_core.errors import DataError
+from cde_eval.tasks.local import files_revision, local_task
+
+PARTS = ("corpus.jsonl", "queries.jsonl", "qrels")
+SPLITS = ("test", "dev", "validation", "train")
+"""Splits in the order of preference; the first that a folder has is evaluated."""
+
+Qrels = dict[str, dict[str, int]]
+
+
+def is_beir_folder(folder: Path) -> bool:
+    """Whether a folder means to be in BEIR layout; it may lack a part, which is then an error."""
+    return any((folder / part).exists() for part in PARTS)
+
+
+def beir_task(folder: Path) -> AbsTask:
+    """A fresh retrieval task on a BEIR folder, named after it; its data is read when it is loaded.
+
+    Raises:
+        DataError: If a part of the folder is missing.
+    """
+    split = evaluated_split(folder)
+    files = [folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"]
+    qrels = read_qrels(files[2])
+    return local_task(
+        folder.resolve().name,
+        "Retrieval",
+        read=lambda: {"default": {split: _read(folder, qrels)}},
+        revision=files_revision(files, folder),
+        description=f"Retrieval on the BEIR folder {folder.name}.",
+        splits=[split],
+        ignore_identical_ids=not any(query in documents for query, documents in qrels.items()),
+    )
+
+
+def evaluated_split(folder: Path) -> str:
+    """The split of a BEIR folder that is evaluated.
+
+    Raises:
+        DataError: If a part of the folder is missing.
+    """
+    for part in PARTS:
+        if not (folder / part).exists():
+            raise DataError(
+                f"The BEIR folder {folder} has no {part}; it needs {', '.join(PARTS)}/SPLIT.tsv."
+            )
+    found = [split for split in SPLITS if (folder / "qrels" / f"{split}.tsv").is_file()]
+    if not found:
+        raise DataError(
+            f"The BEIR folder {folder} has no judgements in qrels/; it needs one of "
+            f"{', '.join(f'{split}.tsv' for split in SPLITS)}."
+        )
+    return found[0]
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Judgements by query and document.
+
+    Raises:
+        DataError: If a line does not hold query, document and a whole number.
+    """
+    qrels: Qrels = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            fields = line.rstrip("\r\n").split("\t")
+            if fields == [""] or (number == 1 and not _is_whole(fields[-1])):
+                continue  # blank line, or the header
+            if len(fields) != 3 or not _is_whole(fields[2]):
+                raise DataError(
+                    f"{path}, line {number}: expected query-id, corpus-id and a whole-number score "
+                    f"separated by tabs, found {line.strip()!r}."
+                )
+            qrels.setdefault(fields[0], {})[fields[1]] = int(fields[2])
+    return qrels
+
+
+def _read(folder: Path, qrels: Qrels) -> dict[str, Any]:
+    corpus = list(_rows(folder / "corpus.jsonl", with_title=True))
+    if not corpus:
+        raise DataError(f"{folder / 'corpus.jsonl'} is empty; there is nothing to search.")
+    queries = [row for row in _rows(folder / "queries.jsonl") if row["id"] in qrels]
+    _check_judgements(folder, qrels, {r["id"] for r in queries}, {r["id"] for r in corpus})
+    return {
+        "corpus": Dataset.from_list(corpus),
+        "queries": Dataset.from_list(queries),
+        "relevant_docs": qrels,
+        "top_ranked": None,
+    }
+
+
+def _rows(path: Path, *, with_title: bool = False) -> Iterator[dict[str, str]]:
+    seen: set[str] = set()
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                row = {"id": str(record["_id"]), "text": str(record["text"])}
+                if with_title:
+                    row["title"] = str(record.get("title") or "")
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError(
+                    f"{path}, line {number}: not a JSON object with `_id` and `text` ({error})."
+                ) from error
+            if row["id"] in seen:
+                raise DataError(f"{path}, line {number}: the id {row['id']!r} is there twice.")
+            seen.add(row["id"])
+            yield row
+
+
+def _check_judgements(folder: Path, qrels: Qrels, queries: set[str], corpus: set[str]) -> None:
+    for query, documents in qrels.items():
+        if query not in queries:
+            raise DataError(
+                f"{folder}/qrels judges the query {query!r}, which queries.jsonl does not have."
+            )
+        unknown = next((document for document in documents if document not in corpus), None)
+        if unknown is not None:
+            raise DataError(
+                f"{folder}/qrels judges the document {unknown!r} for the query {query!r}, and "
+                "corpus.jsonl has no such document."
+            )
+    if not qrels:
+        raise DataError(f"{folder}/qrels has no judgements; there is nothing to score.")
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().lstrip("-").isdigit()

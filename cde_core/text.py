@@ -12,6 +12,7 @@ Source: Morris and Rush (2024), section 10.12, https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,9 +39,35 @@ def prefix_for(purpose: Purpose) -> str:
     Search tasks tell queries from documents; clustering has a prefix of its own; every other
     type, reranking included, ran under "classification: " in the published results.
 
-    Source: Morris and Rush (2024), section 10.12; Quora searches are symmetric in the authors' code.
+    Source: Morris and Rush (2024), section 10.12; Quora is symmetric in the authors' code.
     """
     if purpose.task_type in SEARCH_TYPES:
         is_query = purpose.role == "query" or purpose.task_name in SYMMETRIC_SEARCHES
         return "search_query: " if is_query else "search_document: "
     return "clustering: " if purpose.task_type == "Clustering" else "classification: "
+
+
+def token_budget_batches(
+    lengths: Sequence[int], budget: int, *, extra: int = 0
+) -> Iterator[list[int]]:
+    """Group texts of similar length, so that little is computed on padding.
+
+    The longest come first: if memory is too small, it shows at once.
+
+    Args:
+        lengths: Tokens of every text.
+        budget: Most tokens in a batch, counted as it is padded; a text longer than that is alone.
+        extra: Rows that every text costs beyond its tokens (a context that travels along).
+
+    Yields:
+        Indices into `lengths`; each index comes once.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        longest = lengths[batch[0]] if batch else 0
+        if batch and (longest + extra) * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

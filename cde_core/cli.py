@@ -1,0 +1,99 @@
+"""The command `cde-train`: arguments in, one call, results to stdout.
+
+    cde-train init BACKBONE --out DIR      a two-stage model, ready to be trained
+
+A mistake that the user can mend is answered in one line, with exit status 2; anything else is our
+bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from cde_core.errors import CdeError
+
+app = tyro.extras.SubcommandApp()
+
+
+@app.command
+def init(
+    backbone: Annotated[str, tyro.conf.Positional],
+    /,
+    *,
+    out: Path,
+    first_stage: str | None = None,
+    context_documents: int = 512,
+    tokens_per_document: int = 1,
+    soft_prompts: int = 8,
+    attention: Literal["prefix", "joint"] = "prefix",
+    context_bias: float = -4.0,
+    residual_head: bool = True,
+    pool_instruction: bool = True,
+    null_context: bool = True,
+    rotary_on_context: bool = False,
+    prefixes: bool = True,
+    max_length: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Make an untrained two-stage model out of pretrained encoders.
+
+    Args:
+        backbone: Folder or hub name of the encoder that becomes the second stage.
+        out: Folder for the model.
+        first_stage: Encoder that becomes the first stage; by default the same.
+        context_documents: Documents that the model reads first.
+        tokens_per_document: First-stage vectors per document.
+        soft_prompts: Learned rows between context and text.
+        attention: prefix: context is computed once per corpus; joint: as published, and slower.
+        context_bias: First value of the bias on attention to the context (prefix attention only).
+        residual_head: Add the pooled vector to the output head, which then starts at zero.
+        pool_instruction: Let the prefix's tokens count in the mean.
+        null_context: Learn a stand-in for absent context.
+        rotary_on_context: Let rotary positions tell context vectors apart.
+        prefixes: Put the prefix of its purpose before every text.
+        max_length: Tokens read of a text; by default as the backbone.
+        seed: Of the parts that are new.
+    """
+    from cde_core.model.checkpoint import load, save  # imports torch; --help must not wait for it
+    from cde_core.model.config import ContextualConfig
+    from cde_core.model.initialise import contextual_from
+
+    second = load(backbone, device="cpu")
+    first = load(first_stage, device="cpu") if first_stage else second
+    config = ContextualConfig(
+        first=first.model.backbone.config,
+        second=second.model.backbone.config,
+        context_documents=context_documents,
+        tokens_per_document=tokens_per_document,
+        soft_prompts=soft_prompts,
+        context_attention=attention,
+        context_bias_init=context_bias if attention == "prefix" else None,
+        residual_head=residual_head,
+        pool_instruction=pool_instruction,
+        colon_id=second.reader.colon_id,
+        null_context=null_context,
+        rotary_on_context=rotary_on_context,
+        prefixes=prefixes,
+        max_length=max_length or second.model.config.max_length,
+        backbone_name=backbone,
+    )
+    model = contextual_from(second, first, config, seed=seed)
+    parameters = sum(parameter.numel() for parameter in model.model.parameters())
+    print(f"{parameters:,} parameters, untrained  →  {save(model, out)}")
+
+
+def main() -> None:
+    """Run the command, and print what the user can mend as one line."""
+    try:
+        app.cli(prog="cde-train", description=__doc__)
+    except CdeError as error:
+        print(f"cde-train: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""An encoder without context: backbone, pooling and, in a first stage, a head.
+
+    ids (B, S) ──▶ Backbone ──▶ pool ──▶ head ──▶ vectors (B, h), not normalised
+
+It is the ordinary sentence encoder (all-MiniLM-L6-v2 loads as one), and it is the first stage that
+turns the documents of a corpus into context vectors.
+
+Source: Morris and Rush (2024), section 4.2, https://arxiv.org/abs/2410.02525
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from cde_core.model import pooling
+from cde_core.model.backbones import Backbone
+from cde_core.model.config import BiencoderConfig
+
+
+class Biencoder(nn.Module):
+    """One vector per text, whatever the corpus."""
+
+    def __init__(self, config: BiencoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = Backbone(config.backbone)
+        self.head = _head(config.backbone.hidden) if config.head == "mlp" else nn.Identity()
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Vectors (B, h), not normalised, of token ids (B, S); mask (B, S) true for real tokens."""
+        rows = self.backbone(ids, mask)
+        pooled = rows[:, 0] if self.config.pooling == "cls" else pooling.mean(rows, mask)
+        vectors: Tensor = self.head(pooled)
+        return vectors
+
+    def spans(self, ids: Tensor, mask: Tensor | None, count: int) -> Tensor:
+        """Vectors (B, count, h) of contiguous spans of each text: the first stage's output."""
+        rows = self.backbone(ids, mask)
+        vectors: Tensor = self.head(pooling.mean_of_spans(rows, mask, count))
+        return vectors
+
+
+def _head(width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))

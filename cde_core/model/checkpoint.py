@@ -1,0 +1,185 @@
+"""Save a model and load it again; load what others published.
+
+    folder or name ──▶ load ──▶ TextEncoder ──▶ save    (our format)
+                                            └─▶ export  (the published format)
+
+Three kinds of folders load, told apart by their config.json: ours ("format"), the authors'
+two-stage models ("architecture": "transductive"), and encoders of transformers or
+sentence-transformers ("model_type"). Ours holds config.json, model.safetensors and tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cde_core.errors import ModelError
+from cde_core.model.biencoder import Biencoder
+from cde_core.model.config import BiencoderConfig, ContextualConfig, from_dict, to_dict
+from cde_core.model.contextual import ContextualEncoder
+from cde_core.model.encode import TextEncoder
+from cde_core.model.hub import folder_of, read_json, read_tensors
+from cde_core.model.published import (
+    TOKENIZERS,
+    biencoder_config,
+    contextual_config,
+    published_config,
+)
+from cde_core.model.weight_names import (
+    export_contextual,
+    import_backbone,
+    import_contextual,
+    require_same_names,
+)
+from cde_core.tokens import TextReader, load_tokenizer
+
+FORMAT = "cde_core model 1"
+Model = Biencoder | ContextualEncoder
+
+
+def load(
+    name: str | Path, *, device: str | None = None, dtype: str | torch.dtype = torch.float32
+) -> TextEncoder:
+    """Load a model by its folder or its name on the hub.
+
+    Args:
+        name: Folder or hub name.
+        device: Where to compute; None: a GPU if there is one.
+        dtype: Precision of weights and arithmetic, such as "bfloat16".
+
+    Raises:
+        ModelError: If it is not a model, or one that we do not reproduce.
+    """
+    folder = folder_of(name)
+    config = read_json(folder / "config.json")
+    if config.get("format") == FORMAT:
+        model, reader = _load_ours(config, folder)
+    elif config.get("architecture") == "transductive":
+        model, reader = _load_two_stage(config, folder)
+    elif "model_type" in config:
+        model, reader = _load_encoder(config, folder, str(name))
+    else:
+        raise ModelError(f"{folder / 'config.json'} describes no model that we know.")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return TextEncoder(model.to(device, _dtype(dtype)), reader, name=str(name))
+
+
+def save(encoder: TextEncoder, folder: str | Path) -> Path:
+    """Write config.json, model.safetensors and tokenizer.json to `folder`, and return it."""
+    model = encoder.model
+    kind = "contextual" if isinstance(model, ContextualEncoder) else "biencoder"
+    config = {"format": FORMAT, "kind": kind, "model": to_dict(model.config)}
+    return _write(encoder, Path(folder), config, model.state_dict())
+
+
+def export(encoder: TextEncoder, folder: str | Path) -> Path:
+    """Write a two-stage model as the authors publish theirs, and return the folder.
+
+    Raises:
+        ModelError: If the model is not one that the published format can hold.
+    """
+    model = encoder.model
+    if not isinstance(model, ContextualEncoder):
+        raise ModelError("The published format holds two-stage models only; use save.")
+    config = published_config(model.config)
+    return _write(
+        encoder, Path(folder), config, export_contextual(model.state_dict(), model.config)
+    )
+
+
+def fill(model: Model, tensors: Mapping[str, Tensor], *, where: str) -> None:
+    """Give a model its weights, under our names.
+
+    Raises:
+        ModelError: If one is missing, unexpected, or of another shape.
+    """
+    wanted = model.state_dict()
+    require_same_names(tensors, wanted, where=where)
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape:
+            raise ModelError(
+                f"{where}: {name} has shape {tuple(tensor.shape)}, but the model's config asks for "
+                f"{tuple(wanted[name].shape)}."
+            )
+    # Copies are aligned in memory, which weights in a file need not be: without them, the same
+    # weights would give slightly different numbers before they are saved and after.
+    model.load_state_dict({name: t.clone() for name, t in tensors.items()}, assign=True)
+
+
+def without_weights(config: BiencoderConfig | ContextualConfig) -> Any:
+    """A model whose weights take no memory and no time until `fill` brings them."""
+    with torch.device("meta"):
+        return (
+            Biencoder(config) if isinstance(config, BiencoderConfig) else ContextualEncoder(config)
+        )
+
+
+def reader_for(config: BiencoderConfig | ContextualConfig, tokenizer: Any) -> TextReader:
+    """A tokenizer with the limits of a model."""
+    return TextReader(
+        tokenizer,
+        max_length=config.max_length,
+        characters_per_token=config.characters_per_token,
+    )
+
+
+def _load_ours(config: Mapping[str, Any], folder: Path) -> tuple[Model, TextReader]:
+    settings: BiencoderConfig | ContextualConfig
+    if config.get("kind") == "contextual":
+        settings = from_dict(ContextualConfig, config["model"])
+    else:
+        settings = from_dict(BiencoderConfig, config["model"])
+    model: Model = without_weights(settings)
+    fill(model, read_tensors(folder), where=str(folder))
+    return model, reader_for(settings, load_tokenizer([folder, settings.backbone_name]))
+
+
+def _load_two_stage(config: Mapping[str, Any], folder: Path) -> tuple[Model, TextReader]:
+    backbone = str(config.get("embedder", ""))
+    tokenizer = load_tokenizer([folder, TOKENIZERS.get(backbone, backbone)])
+    settings = contextual_config(config, colon_id=tokenizer.token_to_id(":"))
+    model: ContextualEncoder = without_weights(settings)
+    tensors = import_contextual(
+        read_tensors(folder), settings, model.state_dict(), where=str(folder)
+    )
+    fill(model, tensors, where=str(folder))
+    return model, reader_for(settings, tokenizer)
+
+
+def _load_encoder(config: Mapping[str, Any], folder: Path, name: str) -> tuple[Model, TextReader]:
+    settings = biencoder_config(config, folder, name)
+    model: Biencoder = without_weights(settings)
+    backbone = settings.backbone
+    tensors = import_backbone(
+        read_tensors(folder), backbone, model.backbone.state_dict(), where=str(folder)
+    )
+    fill(model, {f"backbone.{k}": tensor for k, tensor in tensors.items()}, where=str(folder))
+    return model, reader_for(settings, load_tokenizer([folder]))
+
+
+def _write(
+    encoder: TextEncoder, folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / "model.safetensors.unfinished"
+    # "format" is what transformers looks for before it reads a safetensors file.
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(weights, unfinished, metadata={"format": "pt"})
+    unfinished.replace(folder / "model.safetensors")
+    encoder.reader.save(folder)
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def _dtype(name: str | torch.dtype) -> torch.dtype:
+    found = getattr(torch, name, None) if isinstance(name, str) else name
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ModelError(f"{name!r} is not a precision; use float32 or bfloat16.")
+    return found

@@ -1,0 +1,57 @@
+"""Make an untrained two-stage model out of pretrained encoders.
+
+    encoder (second stage), encoder (first stage) ──▶ contextual_from ──▶ TextEncoder to be trained
+
+With prefix attention, a strongly negative context bias and a residual head whose last map is zero,
+training starts near the sentence encoder that the backbone already is: the output head adds nothing
+and the context whispers. Otherwise the new parts start as PyTorch starts them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cde_core.errors import ModelError
+from cde_core.model.checkpoint import fill, reader_for
+from cde_core.model.config import ContextualConfig
+from cde_core.model.contextual import ContextualEncoder
+from cde_core.model.encode import TextEncoder
+
+
+def contextual_from(
+    second: TextEncoder, first: TextEncoder, config: ContextualConfig, *, seed: int = 0
+) -> TextEncoder:
+    """A two-stage model with the backbones of two encoders.
+
+    Args:
+        second: Gives the second stage its backbone, and the model its tokenizer.
+        first: Gives the first stage its backbone; may be the same encoder.
+        config: The model's; its backbones must be those of the encoders.
+        seed: Of the parts that are new.
+
+    Raises:
+        ModelError: If the two read different tokens.
+    """
+    if first.reader.tokenizer.get_vocab() != second.reader.tokenizer.get_vocab():
+        raise ModelError(
+            f"{first.name} and {second.name} have different vocabularies; both stages read the "
+            "same tokens, so take backbones of one family."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = ContextualEncoder(config)
+    if config.residual_head:
+        for parameter in model.output_projection[-1].parameters():
+            torch.nn.init.zeros_(parameter)
+    weights = model.state_dict()
+    weights |= _under("first_stage.backbone.", first)
+    weights |= _under("backbone.", second)
+    fill(model, weights, where=f"{second.name} over {first.name}")
+    return TextEncoder(model, reader_for(config, second.reader.tokenizer), name=second.name)
+
+
+def _under(prefix: str, encoder: TextEncoder) -> dict[str, Tensor]:
+    """Copies of an encoder's backbone weights, so that two stages never share one."""
+    weights = encoder.model.backbone.state_dict()
+    return {prefix + name: tensor.detach().clone() for name, tensor in weights.items()}

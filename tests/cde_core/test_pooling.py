@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from cde_core.model.pooling import after_instruction, mean, mean_of_spans
+
+ROWS = torch.tensor([[[1.0], [2.0], [3.0], [4.0], [90.0]]])
+MASK = torch.tensor([[True, True, True, True, False]])
+
+
+def test_mean_leaves_out_padding():
+    assert mean(ROWS, MASK).item() == (1 + 2 + 3 + 4) / 4
+
+
+def test_mean_without_a_mask_takes_all_rows():
+    assert mean(ROWS, None).item() == (1 + 2 + 3 + 4 + 90) / 5
+
+
+def test_mean_of_nothing_is_zero_and_not_nan():
+    assert mean(ROWS, torch.zeros_like(MASK)).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("spans", "means"),
+    [
+        (1, [(1 + 2 + 3 + 4) / 4]),
+        (2, [(1 + 2) / 2, (3 + 4) / 2]),
+        (3, [(1 + 2) / 2, (3 + 4) / 2, (1 + 2 + 3 + 4) / 4]),  # ceil(4 / 3) = 2 rows per span
+        (4, [1, 2, 3, 4]),
+    ],
+)
+def test_spans_are_contiguous_and_empty_ones_take_the_mean_of_all(spans, means):
+    assert mean_of_spans(ROWS, MASK, spans).flatten().tolist() == means
+
+
+def test_spans_do_not_depend_on_how_far_a_text_was_padded():
+    further = torch.nn.functional.pad(ROWS, (0, 0, 0, 3), value=7.0)
+    mask = torch.nn.functional.pad(MASK, (0, 3))
+    assert torch.equal(mean_of_spans(ROWS, MASK, 2), mean_of_spans(further, mask, 2))
+
+
+@pytest.mark.parametrize(
+    ("ids", "counted"),
+    [
+        ([9, 5, 4, 8, 6], [0, 0, 0, 1, 1]),  # 4 is the colon
+        ([9, 5, 4, 4, 6], [0, 0, 0, 1, 1]),  # only the first one ends the instruction
+        ([9, 5, 8, 8, 6], [1, 1, 1, 1, 1]),  # no instruction
+        ([4, 5, 4, 8, 6], [1, 1, 1, 1, 1]),  # a colon at the very start ends nothing
+    ],
+)
+def test_an_instruction_ends_with_the_first_colon(ids, counted):
+    assert after_instruction(torch.tensor([ids]), None, 4).int().tolist() == [counted]
+
+
+def test_padding_is_left_out_with_the_instruction():
+    ids = torch.tensor([[9, 4, 8, 0]])
+    mask = torch.tensor([[True, True, True, False]])
+    assert after_instruction(ids, mask, 4).int().tolist() == [[0, 0, 1, 0]]

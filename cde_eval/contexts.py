@@ -157,7 +157,11 @@ def file_documents(path: Path) -> list[str]:
         path = path / "corpus.jsonl"
     if not path.is_file():
         raise ContextError(f"{path} does not exist; `file:` takes a file or a BEIR folder.")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ContextError(f"{path} is not text in UTF-8 ({error}).") from error
+    lines = text.split("\n")  # splitlines would also split at U+2028, which JSON allows in a string
     if path.suffix == ".jsonl":
         return list(_jsonl_documents(path, lines))
     return [line for line in lines if line.strip()]

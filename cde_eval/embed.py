@@ -51,7 +51,9 @@ class VectorMemory:
     def _fill(
         self, texts: list[str], kind: Hashable, encode: Callable[[list[str]], Vectors]
     ) -> Vectors:
-        keys = [(kind, hashlib.sha256(text.encode("utf-8", "replace")).digest()) for text in texts]
+        keys = [
+            (kind, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()) for text in texts
+        ]
         unknown = [row for row, key in enumerate(keys) if key not in self._vectors]
         if len(unknown) == len(texts):
             vectors = encode(texts)
@@ -65,5 +67,5 @@ class VectorMemory:
                 if key in self._vectors:
                     vectors[row] = self._vectors[key]
         room = max(0, self._limit - len(self._vectors))
-        self._vectors.update((keys[row], vectors[row]) for row in unknown[:room])
+        self._vectors.update((keys[row], vectors[row].copy()) for row in unknown[:room])
         return vectors

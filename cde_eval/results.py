@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -92,14 +92,21 @@ class RunRecord(BaseModel):
     commit: str
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all; a leftover of a killed run is overwritten."""
+def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:
+    """Write a file whole or not at all; a leftover of a killed run is overwritten.
+
+    Args:
+        path: The file; its folder is made if need be.
+        content: Text, or a function that writes the file it is given.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    if isinstance(content, str):
+        part.write_text(content, encoding="utf-8")
+    else:
+        content(part)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())  # the name must not reach the disk before the bytes
     part.replace(path)
 
 

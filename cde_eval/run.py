@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import mteb
 import numpy as np
@@ -265,19 +265,28 @@ def _scores(result: TaskResult) -> tuple[Score, ...]:
         Score(
             split=split,
             subset=entry["hf_subset"],
-            main=None if np.isnan(entry["main_score"]) else float(entry["main_score"]),
-            measures={k: v for k, v in entry.items() if k not in ("hf_subset", "languages")},
+            main=_defined(float(entry["main_score"])),
+            measures={
+                name: _defined(value)
+                for name, value in entry.items()
+                if name not in ("hf_subset", "languages", "main_score", "mteb_version")
+            },
         )
         for split, entries in result.scores.items()
         for entry in entries
     )
 
 
+def _defined(value: Any) -> Any:
+    """None for NaN: JSON has no NaN, and "undefined" is not a number."""
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
 def _write_mteb_result(result: TaskResult, model: MtebEncoder, output: Path) -> None:
     """What `mteb.ResultCache(OUTPUT/mteb)` reads, each file whole or not at all."""
     meta = model.mteb_model_meta
     path = mteb.ResultCache(output / "mteb").get_task_result_path(result.task_name, meta)
-    write_atomically(path, result.model_dump_json(indent=2) + "\n")
+    write_atomically(path, result.to_disk)
     fields = json.dumps(meta.to_dict(), indent=4, default=str)
     write_atomically(path.parent / "model_meta.json", fields + "\n")
 

@@ -89,6 +89,8 @@ def named(
 def _best(scores: npt.NDArray[np.float32], rows: Rows, top_k: int) -> tuple[Rows, Vectors]:
     """The `top_k` greatest scores with their rows, best first; ties by row."""
     if top_k < len(scores):
+        by_row = np.argsort(rows, kind="stable")  # candidates come in any order
+        scores, rows = scores[by_row], rows[by_row]
         kth = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
         above, level = scores > kth, scores == kth
         spare = top_k - int(above.sum())

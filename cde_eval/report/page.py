@@ -8,7 +8,6 @@ No model runs here, and the page needs neither a network nor JavaScript.
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -103,15 +102,15 @@ def _words(column: object) -> str:
 
 
 def _write_figure(figure: Figure, name: str, caption: str, out: Path) -> str:
-    folder = out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": name}):  # the same records give the same bytes
-        vector = io.StringIO()
-        figure.savefig(vector, format="svg", metadata={"Date": None})
-        write_atomically(folder / f"{name}.svg", vector.getvalue())
-        raster = folder / f".{name}.png.part"
-        figure.savefig(raster, format="png", dpi=160, metadata={"Software": None})
-        raster.replace(folder / f"{name}.png")
+        write_atomically(
+            out / "figures" / f"{name}.svg",
+            lambda part: figure.savefig(part, format="svg", metadata={"Date": None}),
+        )
+        write_atomically(
+            out / "figures" / f"{name}.png",
+            lambda part: figure.savefig(part, format="png", dpi=160, metadata={"Software": None}),
+        )
     text = html.escape(caption)
     return (
         f'<figure><img src="figures/{name}.png" alt="{text}"><figcaption>{text} '

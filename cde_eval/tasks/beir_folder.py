@@ -10,6 +10,7 @@ Data set layout: Thakur et al. (2021), BEIR, https://arxiv.org/abs/2104.08663
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,4 +146,4 @@ def _check_judgements(folder: Path, qrels: Qrels, queries: set[str], corpus: set
 
 
 def _is_whole(text: str) -> bool:
-    return text.strip().lstrip("-").isdigit()
+    return re.fullmatch(r"\s*-?\d+\s*", text) is not None

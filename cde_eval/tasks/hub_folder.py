@@ -8,7 +8,8 @@ for where it reads. Any other folder becomes a task of the type that its columns
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
 
 from cde_core.errors import DataError
+from cde_eval.tasks.beir_folder import SPLITS
 from cde_eval.tasks.local import files_revision, local_task
 
 DATA_SUFFIXES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".tsv", ".gz", ".arrow"})
@@ -66,7 +68,9 @@ def official_task(name: str, folder: Path) -> AbsTask:
     held = _splits_by_config(folder)
     suffix = "corpus" if isinstance(task, AbsTaskRetrieval) else ""
     subsets = [subset for subset in task.hf_subsets if _config(subset, suffix) in held]
-    if len(held) == len(task.hf_subsets) == 1:  # one data set, whatever the folder calls it
+    if (
+        not suffix and len(held) == len(task.hf_subsets) == 1
+    ):  # one data set, whatever the folder calls it
         subsets = list(task.hf_subsets)
     if not subsets:
         raise DataError(
@@ -74,6 +78,13 @@ def official_task(name: str, folder: Path) -> AbsTask:
             f"{', '.join(map(str, task.hf_subsets))}."
         )
     task.hf_subsets = subsets
+    load = task.load_data
+
+    def load_data(num_proc: int | None = None, **kwargs: Any) -> None:
+        with _kept_apart(folder):
+            load(num_proc=num_proc, **kwargs)
+
+    task.load_data = load_data  # type: ignore[method-assign]
     if not suffix:
         splits = set.intersection(*(held.get(s, next(iter(held.values()))) for s in subsets))
         wanted = [split for split in task.eval_splits if split in splits]
@@ -90,15 +101,14 @@ def inferred_task(folder: Path) -> AbsTask:
     """A fresh task on a folder that is no official data set, of the type that its columns tell.
 
     Raises:
-        DataError: If the columns fit no type of task.
+        DataError: If the columns fit no type of task, or a part of the data is missing.
     """
     folder = folder.resolve()
     held = _splits_by_config(folder)
     revision = files_revision(data_files(folder), folder)
     description = f"A task on the folder {folder.name}, of the type that its columns tell."
     if "corpus" in held and "queries" in held:
-        splits = sorted(held.get("qrels") or held.get("default") or ())
-        split = "test" if "test" in splits else splits[0]
+        split = _evaluated(folder, held.get("qrels") or held.get("default") or set())
         kind = "Reranking" if "top_ranked" in held else "Retrieval"
         return local_task(
             folder.name,
@@ -109,18 +119,32 @@ def inferred_task(folder: Path) -> AbsTask:
             splits=[split],
         )
     config = "default" if "default" in held else next(iter(held))
-    split = "test" if "test" in held[config] else sorted(held[config])[0]
-    features = datasets.load_dataset(str(folder), config, split=split).features
+    split = _evaluated(folder, held[config])
+    features = _load(folder, config)[split].features
     kind = _type_by_columns(folder, features)
+    if kind in ("Classification", "MultilabelClassification") and not held[config] > {"train"}:
+        raise DataError(
+            f"{folder} holds the splits {', '.join(sorted(held[config]))}; a classification task "
+            "needs the split train and one to test on."
+        )
     return local_task(
         folder.name,
         kind,
-        read=lambda: datasets.load_dataset(str(folder), config),
+        read=lambda: _load(folder, config),
         revision=revision,
         description=description,
         splits=[split],
         legacy_clustering=kind == "Clustering" and not _holds_strings(features["sentences"]),
     )
+
+
+def _evaluated(folder: Path, splits: set[str]) -> str:
+    if not splits:
+        raise DataError(
+            f"{folder} has a corpus and queries but no judgements; it needs a configuration "
+            "`default` or `qrels`."
+        )
+    return next((split for split in SPLITS if split in splits), min(splits))
 
 
 def _type_by_columns(folder: Path, features: Mapping[str, Any]) -> str:
@@ -142,7 +166,29 @@ def _holds_strings(feature: Any) -> bool:
 
 
 def _retrieval(folder: Path, revision: str, split: str) -> Any:
-    return RetrievalDatasetLoader(hf_repo=str(folder), revision=revision, split=split).load()
+    with _kept_apart(folder):
+        return RetrievalDatasetLoader(hf_repo=str(folder), revision=revision, split=split).load()
+
+
+def _load(folder: Path, config: str) -> Any:
+    with _kept_apart(folder):
+        return datasets.load_dataset(str(folder), config)
+
+
+@contextmanager
+def _kept_apart(folder: Path) -> Iterator[None]:
+    """Have `datasets` keep what it reads here under the hash of the folder's content.
+
+    Its cache knows a folder by its last name and its card alone: it serves what another folder of
+    that name held, or what this one held before it was changed.
+    """
+    usual = datasets.config.HF_DATASETS_CACHE
+    content = files_revision([folder / "README.md", *data_files(folder)], folder)
+    datasets.config.HF_DATASETS_CACHE = Path(usual) / "cde-eval" / content
+    try:
+        yield
+    finally:
+        datasets.config.HF_DATASETS_CACHE = usual
 
 
 def _config(subset: str, suffix: str) -> str:

@@ -13,6 +13,7 @@ task's own candidates) queries never enter it.
 | Clustering, both kinds                 | the sentences                                          |
 | PairClassification, STS, BitextMining  | the sentences of both sides                            |
 | Summarization                          | the texts that are summarised                          |
+| ZeroShotClassification                 | the texts to classify: there is no other split         |
 
 Source: Morris and Rush (2024), section 10.12; protocols `author` and `mteb` differ where
 `protocols.py` says so.
@@ -20,7 +21,7 @@ Source: Morris and Rush (2024), section 10.12; protocols `author` and `mteb` dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mteb.abstasks import (
@@ -33,6 +34,7 @@ from mteb.abstasks import (
     AbsTaskRetrieval,
     AbsTaskSTS,
     AbsTaskSummarization,
+    AbsTaskZeroShotClassification,
 )
 
 from cde_core.errors import ContextError
@@ -57,7 +59,7 @@ def lent_documents(task: AbsTask, split: str, subset: str, protocol: Protocol) -
     if isinstance(task, AbsTaskBitextMining):
         return _bitext(task, split, subset, protocol)
     rows = _rows(task, lending_split(task, split, protocol), subset)
-    if isinstance(task, AbsTaskClassification):
+    if isinstance(task, AbsTaskClassification | AbsTaskZeroShotClassification):
         return _column(rows, str(task.input_column_name))
     if isinstance(task, AbsTaskClustering | AbsTaskClusteringLegacy):
         return _clustering(_column(rows, str(task.input_column_name)), protocol)
@@ -159,7 +161,14 @@ def _rows(task: AbsTask, split: str, subset: str) -> Any:
 
 
 def _column(rows: Any, name: str) -> list[Any]:
-    """A column as a Python list, in one step instead of one per row."""
-    if name not in rows.column_names:
-        raise ContextError(f"The task's data has no column {name!r}; it has {rows.column_names}.")
+    """A column as a Python list, in one step instead of one per row.
+
+    Some of mteb's tasks turn their data into a dictionary of columns, or a list of one such row.
+    """
+    in_memory = isinstance(rows, Mapping | list)
+    names = list(rows[0] if isinstance(rows, list) else rows) if in_memory else rows.column_names
+    if name not in names:
+        raise ContextError(f"The task's data has no column {name!r}; it has {names}.")
+    if in_memory:
+        return [row[name] for row in rows] if isinstance(rows, list) else list(rows[name])
     return list(rows.select_columns([name]).with_format(None)[:][name])

@@ -31,7 +31,7 @@ from cde_core.text import Purpose, Role
 from cde_eval.contexts import ContextPolicy, Sample, draw_sample
 from cde_eval.embed import each_once
 from cde_eval.encoders.centred import unit_length
-from cde_eval.encoders.protocol import Encoder, Ranker, Ranking, Vectors
+from cde_eval.encoders.protocol import Encoder, Ranker, Vectors
 from cde_eval.protocols import PAPER, Protocol
 from cde_eval.search import best_of_candidates, named, nearest
 from cde_eval.tasks.lending import corpus_texts, lending_split, lent_documents
@@ -194,37 +194,32 @@ class MtebEncoder(AbsEncoder):
         query_ids, texts = list(queries["id"]), _query_texts(queries, task_metadata)
         context = self._context(task_metadata, hf_split, hf_subset, corpus=corpus.texts)
         rows = None if top_ranked is None else _candidate_rows(query_ids, corpus.ids, top_ranked)
-        used = np.arange(len(corpus.ids)) if rows is None else np.unique(np.concatenate(rows))
-        if rows is not None:  # candidates are rows of the documents that are candidates at all
-            rows = [np.searchsorted(used, row) for row in rows]
-        documents = [corpus.texts[row] for row in used]
         if isinstance(self.encoder, Ranker):
             started = time.perf_counter()
             ranking = self.encoder.rank(
-                texts, documents, top_k=top_k, candidates=rows, context=context
+                texts, corpus.texts, top_k=top_k, candidates=rows, context=context
             )
-            self._count(len(texts) + len(documents), started)
+            self._count(len(texts) + len(corpus.texts), started)
+        elif rows is None:
+            left, right = self._both_sides(texts, corpus.texts, task_metadata, context)
+            ranking = nearest(left, right, top_k)
         else:
-            ranking = self._rank(texts, documents, rows, top_k, task_metadata, context)
+            # Only documents that are a candidate of some query are embedded at all.
+            used = np.unique(np.concatenate(rows))
+            documents = [corpus.texts[row] for row in used]
+            left, right = self._both_sides(texts, documents, task_metadata, context)
+            ranking = best_of_candidates(left, right, used, rows, top_k)
         self._indexed = None
-        return named(ranking, query_ids, [corpus.ids[row] for row in used])
+        return named(ranking, query_ids, corpus.ids)
 
-    def _rank(
-        self,
-        queries: list[str],
-        documents: list[str],
-        candidates: list[Any] | None,
-        top_k: int,
-        metadata: TaskMetadata,
-        context: Any,
-    ) -> Ranking:
+    def _both_sides(
+        self, queries: list[str], documents: list[str], metadata: TaskMetadata, context: Any
+    ) -> tuple[Vectors, Vectors]:
         left = self._embed(queries, self._purpose(metadata, "query"), context)
         right = self._embed(documents, self._purpose(metadata, "document"), context)
         if self.encoder.similarity == "cosine":
-            left, right = unit_length(left), unit_length(right)
-        if candidates is not None:
-            return best_of_candidates(left, right, candidates, top_k)
-        return nearest(left, right, top_k)
+            return unit_length(left), unit_length(right)
+        return left, right
 
     def _embed(self, texts: list[str], purpose: Purpose, context: Any) -> Vectors:
         self._refuse_other_types(purpose.task_type, purpose.task_name)

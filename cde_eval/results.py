@@ -11,6 +11,7 @@ all.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -27,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from cde_core.errors import DataError
 
 SCHEMA = 1
+LONGEST_NAME = 150
 
 PACKAGES = ("cde-eval", "mteb", "torch", "transformers", "sentence-transformers", "faiss-cpu",
             "bm25s", "numpy")  # fmt: skip
@@ -114,8 +116,8 @@ def record_path(
     output: Path, name: str, revision: str, choices: Mapping[str, str], task: str
 ) -> Path:
     """Where the record of an evaluation stands."""
-    folder = "__".join(f"{key}_{_safe(value)}" for key, value in sorted(choices.items()))
-    return output / "records" / _safe(name) / _safe(revision) / (folder or "plain") / f"{task}.json"
+    folder = output / "records" / _safe(name) / _safe(revision) / _safe_choices(choices)
+    return folder / f"{task}.json"
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -125,11 +127,11 @@ def read_record(path: Path) -> RunRecord | None:
         DataError: If the file is not a record.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        return RunRecord.model_validate_json(text)
+        return RunRecord.model_validate_json(content)
     except ValidationError as error:
         raise DataError(
             f"{path} is not a run record ({error.error_count()} problems); delete it, and the run "
@@ -200,5 +202,27 @@ def _git(root: Path, *words: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """A name that every file system takes, never two names made one by mistake."""
-    return "".join(c if c.isalnum() or c in "._-" else "__" if c == "/" else "~" for c in text)
+    """A name that every file system takes; one that could be another's too ends in a hash."""
+    plain = _plain(text)
+    clear = plain.replace("__", "/") == text and "~" not in plain and plain.strip(".")
+    return plain if clear and len(plain) <= LONGEST_NAME else _with_hash(plain, text)
+
+
+def _safe_choices(choices: Mapping[str, str]) -> str:
+    pairs = sorted(choices.items())
+    plain = "__".join(f"{_plain(key)}_{_plain(value)}" for key, value in pairs)
+    parts = [part for pair in pairs for part in pair]
+    clear = all(_plain(part) == part and not set("_~") & set(part) for part in parts)
+    if clear and len(plain) <= LONGEST_NAME:
+        return plain or "plain"
+    return _with_hash(plain, json.dumps(pairs))
+
+
+def _plain(text: str) -> str:
+    kept = (c if c.isascii() and (c.isalnum() or c in "._-") else "~" for c in text)
+    return "".join("__" if mark == "/" else c for c, mark in zip(kept, text, strict=True))
+
+
+def _with_hash(plain: str, exact: str) -> str:
+    digest = hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{plain[:LONGEST_NAME]}~{digest[:8]}"

@@ -18,16 +18,18 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 import mteb
 import numpy as np
-from mteb.abstasks import AbsTask, AbsTaskRetrieval
+from mteb.abstasks import AbsTask, AbsTaskBitextMining, AbsTaskRetrieval
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.models import SearchProtocol
 from mteb.results import TaskResult
+from mteb.types import EncodeKwargs
 from tqdm.auto import tqdm
 
 from cde_core.errors import CdeError, TaskError
@@ -93,7 +95,7 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
     for model in plan.models:  # a model that does not load is known before work starts
         load_encoder(model, plan.options)
     steps = [(task, model) for task in plan.tasks for model in plan.models]
-    bar = tqdm(steps, desc="evaluations", unit="", disable=len(steps) < 2)
+    bar = tqdm(steps, desc="evaluations", unit="", disable=True if len(steps) < 2 else None)
     for source, model in bar:
         bar.set_postfix_str(f"{model} · {source.name}")
         try:
@@ -213,15 +215,28 @@ def _task_documents(source: TaskSource, protocol: Protocol) -> Foreign:
 
 
 def _mteb_result(model: MtebEncoder, task: AbsTask, source: TaskSource) -> TaskResult:
-    """Evaluate with mteb, without its cache: `record_path` decides what is finished."""
+    """Evaluate a task as `mteb.evaluate` does, subset by subset.
+
+    Not through it, since it keeps a cache of its own notion of what is finished (`record_path`
+    has ours) and imports sentence-transformers for seconds whatever the model is.
+    """
+    if isinstance(task, AbsTaskAggregate):
+        parts = [_mteb_result(model, part, source) for part in task.metadata.tasks]
+        return task.combine_task_results(parts)
+    started = time.perf_counter()
+    _load(task, source)
     model.bind([task])
-    for part in task.metadata.tasks if isinstance(task, AbsTaskAggregate) else [task]:
-        _load(part, source)
     as_mteb_types_it = cast(SearchProtocol, model)
-    results = mteb.evaluate(
-        as_mteb_types_it, task, cache=None, show_progress_bar=False, co2_tracker=False
-    )
-    return results.task_results[0]
+    together = isinstance(task, AbsTaskBitextMining)  # its subsets may be columns of one table
+    scores: dict[str, dict[str, Any]] = {split: {} for split in task.eval_splits}
+    for split in task.eval_splits:
+        for subsets in [task.hf_subsets] if together else [[one] for one in task.hf_subsets]:
+            kwargs = EncodeKwargs(batch_size=32, show_progress_bar=False)
+            scores[split].update(
+                task.evaluate(as_mteb_types_it, split, subsets, encode_kwargs=kwargs)
+            )
+    seconds = time.perf_counter() - started
+    return TaskResult.from_task_results(task, scores, seconds, None, datetime.now(tz=UTC))
 
 
 def _load(task: AbsTask, source: TaskSource) -> None:

@@ -38,21 +38,26 @@ def nearest(queries: Vectors, documents: Vectors, top_k: int) -> Ranking:
 
 
 def best_of_candidates(
-    queries: Vectors, documents: Vectors, candidates: Sequence[Rows], top_k: int
+    queries: Vectors,
+    documents: Vectors,
+    document_rows: Rows,
+    candidates: Sequence[Rows],
+    top_k: int,
 ) -> Ranking:
     """The best of each query's own candidates.
 
     Args:
         queries: Shape (q, d).
-        documents: Shape (n, d).
-        candidates: For each query, the rows of `documents` that it may rank.
+        documents: Shape (n, d), those documents of a corpus that are candidates at all.
+        document_rows: Shape (n,), rising: the row in the corpus of each of them.
+        candidates: For each query, the rows in the corpus that it may rank.
         top_k: Documents per query.
     """
-    scores = (
-        documents[rows] @ query if len(rows) else np.empty(0, np.float32)
-        for query, rows in zip(queries, candidates, strict=True)
-    )
-    return _ranking([_best(s, r, top_k) for s, r in zip(scores, candidates, strict=True)], top_k)
+    best = []
+    for query, rows in zip(queries, candidates, strict=True):
+        scores = documents[np.searchsorted(document_rows, rows)] @ query
+        best.append(_best(scores, rows, top_k))
+    return _ranking(best, top_k)
 
 
 def best_of_scores(

@@ -68,7 +68,7 @@ class Centred:
 
 def unit_length(vectors: Vectors) -> Vectors:
     """Rows scaled to length one; a row of zeros stays as it is."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
     return np.asarray(vectors / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 

@@ -72,7 +72,7 @@ def _policies_of_model(axes: Axes, frame: pd.DataFrame, tasks: list[str]) -> Non
         axes.errorbar(
             mean,
             places,
-            xerr=[mean - low, high - mean],
+            xerr=[(mean - low).clip(lower=0), (high - mean).clip(lower=0)],  # means are rounded
             fmt=MARKERS.get(policy, "^"),
             color=COLOURS.get(policy) or next(spare),
             markersize=5,

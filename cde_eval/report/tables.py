@@ -113,15 +113,17 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 def _means(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean of each type's tasks, of all tasks, and of the types' means, as MTEB averages."""
-    tasks = frame.groupby(["run", "type", "task"])["score"].mean()
+    tasks = frame.groupby(["run", "type", "task"])["score"].agg(_mean_of_all)
     wanted = frame.groupby("type")["task"].nunique()
+    places = frame.drop_duplicates(KEYS).groupby("type").size()
+    filled = frame.drop_duplicates(["run", *KEYS]).groupby(["run", "type"]).size()
     rows: dict[str, dict[str, str]] = {}
     by_type: dict[str, dict[str, float]] = {}
     for run, scores in tasks.groupby(level="run"):
-        for kind, count in wanted.items():
+        for kind, count in places.items():
             mine = scores[scores.index.get_level_values("type") == kind]
-            if len(mine) == count:
-                by_type.setdefault(str(run), {})[str(kind)] = float(mine.mean())
+            if filled.get((run, kind), 0) == count:
+                by_type.setdefault(str(run), {})[str(kind)] = _mean_of_all(mine)
     for kind, count in wanted.items():
         if count > 1:
             rows[f"mean of {kind}"] = {
@@ -129,7 +131,7 @@ def _means(frame: pd.DataFrame) -> pd.DataFrame:
             }
     complete = {run: means for run, means in by_type.items() if len(means) == len(wanted)}
     if len(wanted) > 1 or (len(wanted) == 1 and wanted.iloc[0] > 1):
-        rows["mean of tasks"] = {run: score_text(float(tasks[run].mean())) for run in complete}
+        rows["mean of tasks"] = {run: score_text(_mean_of_all(tasks[run])) for run in complete}
     if len(wanted) > 1:
         rows["mean of types"] = {
             run: score_text(sum(means.values()) / len(means)) for run, means in complete.items()
@@ -138,3 +140,8 @@ def _means(frame: pd.DataFrame) -> pd.DataFrame:
         [(name, "", "") for name in rows], names=["task", "type", "measure"]
     )
     return pd.DataFrame(list(rows.values()), index=labels, columns=sorted(set(frame["run"])))
+
+
+def _mean_of_all(scores: pd.Series[float]) -> float:
+    """Undefined where one of the scores is, since the others do not stand for it."""
+    return float(scores.mean(skipna=False))

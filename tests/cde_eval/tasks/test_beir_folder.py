@@ -8,9 +8,9 @@ import pytest
 
 from cde_core.errors import DataError
 from cde_eval.mteb_encoder import MtebEncoder
+from cde_eval.protocols import PAPER
 from cde_eval.tasks.beir_folder import beir_task, evaluated_split, is_beir_folder, read_qrels
 from cde_eval.tasks.lending import lent_documents
-from cde_eval.protocols import PAPER
 from tests.cde_eval.tiny_encoder import TinyEncoder
 
 CORPUS = [

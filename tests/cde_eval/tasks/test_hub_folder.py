@@ -300,7 +300,7 @@ def test_columns_that_fit_no_task_are_named_with_those_that_do(tmp_path: Path):
 def test_a_folder_that_cannot_be_read_is_named_in_one_line(tmp_path: Path):
     folder = write_folder(tmp_path / "x", {"default": {"test": STS_ROWS}})
     (folder / "default" / "test.jsonl").unlink()
-    with pytest.raises(DataError, match="data set folder .* cannot be read") as error:
+    with pytest.raises(DataError, match=r"data set folder .* cannot be read") as error:
         inferred_task(folder)
     assert "\n" not in str(error.value)
 

@@ -1,0 +1,1 @@
+"""Speed, measured as ratios against peers in one run: `make bench`."""

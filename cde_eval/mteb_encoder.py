@@ -34,7 +34,7 @@ from cde_eval.encoders.centred import unit_length
 from cde_eval.encoders.protocol import Encoder, Ranker, Vectors
 from cde_eval.protocols import PAPER, Protocol
 from cde_eval.search import best_of_candidates, named, nearest
-from cde_eval.tasks.lending import corpus_texts, lending_split, lent_documents
+from cde_eval.tasks.lending import corpus_texts, lending_split, lending_subset, lent_documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +259,7 @@ class MtebEncoder(AbsEncoder):
         task = self.tasks.get(metadata.name)
         if task is not None:
             split = lending_split(task, split, self.protocol)
+            subset = lending_subset(task, subset)
         key = (metadata.name, split, subset)
         if key != self._reading.key:
             sample = self._draw(metadata, split, subset, task, corpus)

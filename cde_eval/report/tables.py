@@ -7,7 +7,9 @@ it speaks of was run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
@@ -65,28 +67,33 @@ def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
 def gain_table(records: Iterable[RunRecord]) -> pd.DataFrame:
     """What the corpus as context bought each model, against each other policy, in points.
 
-    One row per model and other policy: the mean over tasks of the difference in score × 100, and
-    on how many of the tasks it is above zero. Only tasks that have both are compared.
+    One row per run with the corpus and other run of the same model, revision and settings that
+    read as much, or nothing: the mean over tasks of the difference in score × 100, and on how many
+    of the tasks it is above zero. Only tasks that have both are compared.
     """
     frame = runs(records)
+    scores = frame.groupby(["run", "task"])["score"].mean() if not frame.empty else pd.Series()
+    distinct = frame.drop_duplicates("run") if not frame.empty else frame
     rows = []
-    for model, mine in frame.groupby("model", sort=False) if not frame.empty else ():
-        scores = mine.groupby(["task", "policy"])["score"].mean().unstack("policy")
-        for other in [policy for policy in scores.columns if policy != "corpus"]:
-            if "corpus" not in scores:
-                continue
-            gain = (scores["corpus"] - scores[other]).dropna() * 100
-            if gain.empty:
-                continue
+    for corpus, other in itertools.product(distinct.itertuples(), repeat=2):
+        if corpus.policy != "corpus" or not _differ_in_policy_alone(corpus, other):
+            continue
+        gain = (scores[corpus.run] - scores[other.run]).dropna() * 100
+        if not gain.empty:
             rows.append(
                 {
-                    "model": model,
-                    "corpus against": other,
+                    "model": str(corpus.run).removesuffix(" · corpus"),
+                    "corpus against": other.policy,
                     "points": f"{gain.mean():+.2f}",
                     "better on": f"{int((gain > 0).sum())} of {len(gain)} tasks",
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _differ_in_policy_alone(one: Any, other: Any) -> bool:
+    same = all(getattr(one, k) == getattr(other, k) for k in ("model", "revision", "settings"))
+    return same and one.policy != other.policy and other.size in (one.size, "0")
 
 
 def score_text(mean: float, spread: float = float("nan")) -> str:

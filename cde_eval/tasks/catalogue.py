@@ -66,7 +66,7 @@ def find_tasks(
         TaskError: If a name, type or benchmark is not known, or nothing is left.
         DataError: If a data folder holds no data set.
     """
-    local = {source.name: source for folder in data for source in folder_tasks(folder)}
+    local = _by_name(source for folder in data for source in folder_tasks(folder))
     if names:
         found = [_named(name, local) for name in names]
     elif benchmark:
@@ -91,6 +91,18 @@ def folder_tasks(folder: Path) -> list[TaskSource]:
             "qrels/) nor a folder in the hub's layout (README.md beside data files)."
         )
     return sources
+
+
+def _by_name(sources: Iterable[TaskSource]) -> dict[str, TaskSource]:
+    found: dict[str, TaskSource] = {}
+    for source in sources:
+        twin = found.setdefault(source.name, source)
+        if Path(twin.origin).resolve() != Path(source.origin).resolve():
+            raise DataError(
+                f"{twin.origin} and {source.origin} both hold a task {source.name!r}; rename one "
+                "of the folders, or give only one of them."
+            )
+    return found
 
 
 def known_tasks() -> list[TaskSource]:

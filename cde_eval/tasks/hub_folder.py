@@ -68,33 +68,23 @@ def official_task(name: str, folder: Path) -> AbsTask:
     held = _splits_by_config(folder)
     suffix = "corpus" if isinstance(task, AbsTaskRetrieval) else ""
     subsets = [subset for subset in task.hf_subsets if _config(subset, suffix) in held]
-    if (
-        not suffix and len(held) == len(task.hf_subsets) == 1
-    ):  # one data set, whatever the folder calls it
-        subsets = list(task.hf_subsets)
+    if not suffix and len(held) == len(task.hf_subsets) == 1:
+        subsets = list(task.hf_subsets)  # one data set, whatever the folder calls it
     if not subsets:
         raise DataError(
             f"{folder} holds the configurations {', '.join(held)}, and {name} needs one of "
             f"{', '.join(map(str, task.hf_subsets))}."
         )
     task.hf_subsets = subsets
-    load = task.load_data
-
-    def load_data(num_proc: int | None = None, **kwargs: Any) -> None:
-        with _kept_apart(folder):
-            load(num_proc=num_proc, **kwargs)
-
-    task.load_data = load_data  # type: ignore[method-assign]
-    if not suffix:
-        splits = set.intersection(*(held.get(s, next(iter(held.values()))) for s in subsets))
-        wanted = [split for split in task.eval_splits if split in splits]
-        if not wanted:
-            raise DataError(
-                f"{folder} holds the splits {', '.join(sorted(splits))}, and {name} is evaluated "
-                f"on {', '.join(task.eval_splits)}."
-            )
-        task = task.filter_eval_splits(wanted)
-    return task
+    _read_apart(task, folder)
+    splits = set.intersection(*(_splits_of(subset, held, suffix) for subset in subsets))
+    wanted = [split for split in task.eval_splits if split in splits]
+    if not wanted:
+        raise DataError(
+            f"{folder} holds the splits {', '.join(sorted(splits))}, and {name} is evaluated on "
+            f"{', '.join(task.eval_splits)}."
+        )
+    return task.filter_eval_splits(wanted)
 
 
 def inferred_task(folder: Path) -> AbsTask:
@@ -189,6 +179,25 @@ def _kept_apart(folder: Path) -> Iterator[None]:
         yield
     finally:
         datasets.config.HF_DATASETS_CACHE = usual
+
+
+def _read_apart(task: AbsTask, folder: Path) -> None:
+    """Have a task load its data with nothing cached of another folder."""
+    load = task.load_data
+
+    def load_data(num_proc: int | None = None, **kwargs: Any) -> None:
+        with _kept_apart(folder):
+            load(num_proc=num_proc, **kwargs)
+
+    task.load_data = load_data  # type: ignore[method-assign]
+
+
+def _splits_of(subset: str, held: Mapping[str, set[str]], suffix: str) -> set[str]:
+    """Splits that a subset can be evaluated on; in a search, those that have judgements."""
+    names = [subset]
+    if suffix:
+        names = ["qrels", "default"] if subset == "default" else [f"{subset}-qrels", subset]
+    return next((held[name] for name in names if name in held), next(iter(held.values())))
 
 
 def _config(subset: str, suffix: str) -> str:

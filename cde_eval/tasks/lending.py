@@ -88,6 +88,15 @@ def lending_split(task: AbsTask, split: str, protocol: Protocol) -> str:
     return "test" if "test" in task.eval_splits else task.eval_splits[0]
 
 
+def lending_subset(task: AbsTask, subset: str) -> str:
+    """Subset that the context comes from: for a table of parallel languages, the whole table.
+
+    mteb names the column as the subset there, and both columns of a pair need one context.
+    """
+    is_table = isinstance(task, AbsTaskBitextMining) and task.parallel_subsets
+    return "parallel" if is_table else subset
+
+
 def corpus_texts(corpus: Any) -> list[str]:
     """Documents of a retrieval corpus as models read them: title, a space, text.
 
@@ -126,10 +135,9 @@ def _bitext(task: AbsTaskBitextMining, split: str, subset: str, protocol: Protoc
     pairs = task._get_pairs(task.parallel_subsets)
     if not task.parallel_subsets:
         rows = _rows(task, split, subset)
-    else:  # one table with a column per language; mteb names the column as the subset
+    else:  # one table with a column per language
         tables: Any = task.dataset
         rows = tables[split]
-        pairs = [pair for pair in pairs if subset in pair or subset == "-".join(pair)] or pairs
     columns = list(dict.fromkeys(column for pair in pairs for column in pair))
     if protocol.pair_sides == "first":
         columns = columns[:1]

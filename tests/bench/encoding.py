@@ -3,7 +3,6 @@
 Real documents of mixed lengths where they are at hand, the built-in documentation otherwise.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -76,10 +75,8 @@ def _cost_of_context(texts: int = 32, tokens: int = 128) -> list[Row]:
     vectors = torch.randn(512, backbone.hidden)
     calls: dict[str, Callable[[], object]] = {"none": lambda: core.model(ids)}
     for attention in ("prefix", "joint"):
-        config = ContextualConfig(
-            first_stage=backbone, backbone=backbone, context_attention=attention
-        )
-        model = ContextualEncoder(dataclasses.replace(config)).eval()
+        config = ContextualConfig(first=backbone, second=backbone, context_attention=attention)
+        model = ContextualEncoder(config).eval()
         with torch.inference_mode():
             prepared = model.prepare(vectors)
         calls[attention] = lambda model=model, prepared=prepared: model(ids, None, prepared)

@@ -69,7 +69,11 @@ def task() -> AbsTask:
         "top_ranked": None,
     }
     made = local_task(
-        "Bench", "Retrieval", read=lambda: {"default": {"test": data}}, revision="1", description="-"
+        "Bench",
+        "Retrieval",
+        read=lambda: {"default": {"test": data}},
+        revision="1",
+        description="-",
     )
     made.load_data()
     return made
@@ -107,11 +111,11 @@ def run() -> list[Row]:
             detail=f"{min(searching['ours']):.2f} s against {min(searching['mteb']):.2f} s",
         ),
         Row(
-            f"the same with mteb's own scoring, which both share, {size}",
+            "the same with mteb's own scoring, which both share",
             peer="mteb",
             ratio=median_of(seconds["mteb"], seconds["ours"]),
             wanted=5.0,
             detail=f"{min(seconds['ours']):.2f} s against {min(seconds['mteb']):.2f} s, "
             f"nDCG@10 {scores['ours']:.4f} both",
-        )
+        ),
     ]

@@ -279,7 +279,9 @@ def test_the_author_protocol_scales_vectors_for_clustering_only():
         kept: list[Vectors] = []
         model = MtebEncoder(TinyEncoder(), ContextPolicy("corpus"), protocol=AUTHOR)
         encode = model.encode
-        model.encode = lambda *a, encode=encode, kept=kept, **k: kept.append(encode(*a, **k)) or kept[-1]  # noqa: E501
+        model.encode = lambda *a, encode=encode, kept=kept, **k: (
+            kept.append(encode(*a, **k)) or kept[-1]
+        )
         evaluate(model, make())
         lengths = np.linalg.norm(np.concatenate(kept), axis=1)
         assert np.allclose(lengths, 1) == unit

@@ -38,7 +38,7 @@ def test_vectors_of_any_layout_and_float_are_searched():
 def test_each_query_ranks_only_its_own_candidates():
     left, right = vectors(3, 0), vectors(50, 1)
     candidates = [np.array([3, 40, 7, 12]), np.array([1]), np.array([9, 8, 49])]
-    ranking = best_of_candidates(left, right, candidates, 10)
+    ranking = best_of_candidates(left, right, np.arange(len(right)), candidates, 10)
     exact = left.astype(np.float64) @ right.astype(np.float64).T
     for query, own in enumerate(candidates):
         expected = sorted(own.tolist(), key=lambda row, q=query: -exact[q, row])
@@ -61,7 +61,8 @@ def test_candidates_beyond_k_are_cut_to_the_best():
     left, right = vectors(2, 0), vectors(300, 1)
     everything = [np.arange(300)] * 2
     np.testing.assert_array_equal(
-        best_of_candidates(left, right, everything, 20).rows, brute_force(left, right, 20)
+        best_of_candidates(left, right, np.arange(len(right)), everything, 20).rows,
+        brute_force(left, right, 20),
     )
 
 

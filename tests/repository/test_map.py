@@ -54,7 +54,9 @@ def test_every_file_says_what_it_is_and_has_a_place_on_the_map(path):
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "no module docstring"
     if path.name != "__init__.py":
         name = path.stem
-        assert name in (REPOSITORY / "README.md").read_text(encoding="utf-8"), f"{name} is not on it"
+        assert name in (REPOSITORY / "README.md").read_text(encoding="utf-8"), (
+            f"{name} is not on it"
+        )
         assert name != "utils"
 
 

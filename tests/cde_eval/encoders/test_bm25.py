@@ -5,7 +5,7 @@ import pytest
 
 from cde_core.errors import TaskError
 from cde_core.text import Purpose
-from cde_eval.encoders.bm25 import B, K1, Bm25
+from cde_eval.encoders.bm25 import K1, B, Bm25
 
 DOCUMENTS = ["apple apple pear", "pear plum", "cherry lemon grape melon"]
 SEARCH = Purpose("Retrieval", "document")

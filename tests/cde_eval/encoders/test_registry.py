@@ -59,7 +59,7 @@ def test_an_encoder_of_another_package_is_found_without_touching_ours(third_part
 
 
 def test_a_package_that_cannot_be_imported_is_named(third_party):
-    with pytest.raises(ModelError, match="'broken'.*no_such_module.*Reinstall"):
+    with pytest.raises(ModelError, match=r"'broken'.*no_such_module.*Reinstall"):
         load_encoder("broken")
 
 

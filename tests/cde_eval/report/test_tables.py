@@ -222,8 +222,8 @@ def test_gains_are_of_the_mean_over_draws_and_against_each_policy():
         ]
     )
     assert gains[["corpus against", "points", "better on"]].to_numpy().tolist() == [
-        ["none", "+0.00", "0 of 1 tasks"],
         ["random", "-5.00", "0 of 1 tasks"],
+        ["none", "+0.00", "0 of 1 tasks"],
     ]
 
 

@@ -13,7 +13,7 @@ from mteb.types import PromptType
 from cde_core.errors import ContextError
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import AUTHOR, MTEB, PAPER, PROTOCOLS, Protocol
-from cde_eval.tasks.lending import corpus_texts, lending_split, lent_documents
+from cde_eval.tasks.lending import corpus_texts, lending_split, lending_subset, lent_documents
 from tests.cde_eval.tasks.tiny_tasks import (
     cluster_sets,
     clustered,
@@ -264,12 +264,14 @@ def test_one_table_of_parallel_texts_lends_every_text_of_its_languages_once(subs
     assert set(documents) == both and len(documents) == 4
 
 
-def test_parallel_texts_lend_only_languages_that_are_paired_with_the_subset():
+def test_one_table_of_parallel_texts_has_one_context_for_all_its_columns():
+    # mteb names the column as the subset, so the two sides of a pair would read two draws.
     table = split_of({"deu": ["eins"], "eng": ["one"], "fra": ["un"], "ita": ["uno"]})
     task = tiny_task("BitextMining", table, subsets=("deu-eng", "fra-ita"), parallel_subsets=True)
-    assert lent(task, PAPER, "deu") == lent(task, PAPER, "eng") == ["eins", "one"]
-    assert lent(task, PAPER, "fra-ita") == ["un", "uno"]
-    assert lent(task, MTEB, "fra-ita") == ["un"]
+    for column in ("deu", "eng", "fra"):
+        assert lending_subset(task, column) == "parallel"
+        assert lent(task, PAPER, column) == ["eins", "one", "un", "uno"]
+    assert lent(task, MTEB, "fra") == ["eins"]
 
 
 # Data in the shapes of MTEB v1, which some tasks still have

@@ -166,10 +166,9 @@ def _device(asked: str) -> str:
 
 
 def _print_tables(records: list) -> None:  # type: ignore[type-arg]
-    from cde_eval.report.tables import gain_table, score_table
+    from cde_eval.report.tables import as_read, gain_table, score_table
 
-    table = score_table(records).reset_index()
-    print(table.to_string(index=False))
+    print(as_read(score_table(records)).to_string(index=False))
     gains = gain_table(records)
     if not gains.empty:
         print(f"\nWhat the corpus as context bought:\n{gains.to_string(index=False)}")

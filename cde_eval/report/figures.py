@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cde_eval.report.tables import runs
+from cde_eval.report.tables import measure_name, runs
 from cde_eval.results import RunRecord
 
 COLOURS = {"none": "#999999", "random": "#E69F00", "corpus": "#0072B2"}
@@ -33,7 +33,7 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
     tasks = list(dict.fromkeys(frame["task"]))[::-1]
     panels = max(1, len(contextual))
     figure = Figure(figsize=(1.6 + 3.0 * panels, 1.5 + 0.32 * len(tasks)), layout="constrained")
-    all_axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+    all_axes = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
     for axes, model in zip(all_axes, contextual or [""], strict=True):
         _policies_of_model(axes, frame[frame["model"] == model], tasks)
         for name, rows in plain.groupby("model", sort=False):
@@ -41,7 +41,7 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
             places = [tasks.index(task) for task in means.index]
             axes.scatter(means, places, marker="|", s=130, color="black", label=name, zorder=2)
         axes.set_title(model, fontsize=9)
-        axes.set_xlabel(" / ".join(dict.fromkeys(frame["measure"])))
+        axes.set_xlabel(" / ".join(dict.fromkeys(map(measure_name, frame["measure"]))))
         axes.grid(axis="x", color="0.92")
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False, labelsize=8)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from cde_core.errors import DataError
 from cde_eval.report.figures import score_by_policy
-from cde_eval.report.tables import gain_table, score_table
+from cde_eval.report.tables import as_read, gain_table, score_table
 from cde_eval.results import RunRecord, read_records, write_atomically
 
 STYLE = """
@@ -34,7 +34,7 @@ th:first-child, td:first-child, .words { text-align: left; }
 code { font-size: .9em; } figcaption, .small { color: #777; font-size: .9rem; }
 """
 
-WORD_COLUMNS = {"task", "type", "measure", "model", "corpus against"}
+WORD_COLUMNS = {"run", "task", "type", "measure", "model", "corpus against"}
 
 
 def write_report(results: Path, out: Path) -> Path:
@@ -49,7 +49,7 @@ def write_report(results: Path, out: Path) -> Path:
         raise DataError(
             f"{results} holds no results; run `cde-eval mteb --output {results}` first."
         )
-    scores, gains = score_table(records).reset_index(), gain_table(records)
+    scores, gains = as_read(score_table(records)), gain_table(records)
     parts = [_heading(records), "<h2>Scores</h2>", _write_table(scores, "scores", out)]
     if not gains.empty:
         parts += ["<h2>What the context bought</h2>", _write_table(gains, "gains", out)]

@@ -44,7 +44,15 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
     reads = frame["size"] != "0"
     contextual = frame["model"].isin(frame.loc[reads, "model"])
     frame["run"] = names.where(~contextual, names + " · " + frame["policy"])
-    return frame
+    models = list(dict.fromkeys(frame["model"]))
+    ranks = {"corpus": 0, "random": 1, "none": 3}
+    return frame.sort_values(
+        ["model", "policy"],
+        key=lambda column: column.map(
+            models.index if column.name == "model" else lambda policy: ranks.get(policy, 2)
+        ),
+        kind="stable",
+    )
 
 
 def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -53,6 +61,7 @@ def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
     if frame.empty:
         return pd.DataFrame()
     order = list(dict.fromkeys(frame["run"]))
+    frame = frame.assign(measure=frame["measure"].map(measure_name)).sort_index()
     cells = frame.groupby([*KEYS, "run"], sort=False)["score"].agg(["mean", "std"]).reset_index()
     cells["text"] = [
         score_text(mean, spread) for mean, spread in zip(cells["mean"], cells["std"], strict=True)
@@ -62,6 +71,14 @@ def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
         level="type", sort_remaining=False
     )[order]
     return pd.concat([_labelled(table), _means(frame)[order]]).fillna("")
+
+
+def as_read(table: pd.DataFrame) -> pd.DataFrame:
+    """A score table as it is shown: tasks down the side, or runs where there are more of them."""
+    if len(table.columns) <= len(table):
+        return table.reset_index()
+    names = [f"{task} {measure}".strip() for task, _, measure in table.index]
+    return table.set_axis(names).T.rename_axis("run").reset_index()
 
 
 def gain_table(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -94,6 +111,12 @@ def gain_table(records: Iterable[RunRecord]) -> pd.DataFrame:
 def _differ_in_policy_alone(one: Any, other: Any) -> bool:
     same = all(getattr(one, k) == getattr(other, k) for k in ("model", "revision", "settings"))
     return same and one.policy != other.policy and other.size in (one.size, "0")
+
+
+def measure_name(name: str) -> str:
+    """A measure as people write it: "ndcg_at_10" is nDCG@10."""
+    words = name.replace("_at_", "@").replace("ndcg", "nDCG").replace("map@", "MAP@")
+    return words.replace("max_ap", "AP").replace("_", " ")
 
 
 def score_text(mean: float, spread: float = float("nan")) -> str:
@@ -132,7 +155,7 @@ def _means(frame: pd.DataFrame) -> pd.DataFrame:
             if filled.get((run, kind), 0) == count:
                 by_type.setdefault(str(run), {})[str(kind)] = _mean_of_all(mine)
     for kind, count in wanted.items():
-        if count > 1:
+        if count > 1 and len(wanted) > 1:
             rows[f"mean of {kind}"] = {
                 run: score_text(means[str(kind)]) for run, means in by_type.items() if kind in means
             }

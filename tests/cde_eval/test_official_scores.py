@@ -16,7 +16,6 @@ PUBLISHED = {
     "NFCorpus": 0.3159,
     "SciFact": 0.6451,
     "TwitterURLCorpus": 0.8470,
-    "SummEval": 0.3081,
 }
 """all-MiniLM-L6-v2 in the MTEB results repository, test split, English."""
 
@@ -40,6 +39,21 @@ def score(model: str, task: str, shared_data, tmp_path) -> float:
 @pytest.mark.parametrize("task", PUBLISHED)
 def test_minilm_gives_the_published_score(task, shared_data, minilm_folder, tmp_path):
     assert round(score("minilm", task, shared_data, tmp_path), 4) == PUBLISHED[task]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["SummEval", "SummEvalSummarization.v2"])
+def test_summaries_score_as_mteb_itself_scores_them(task, shared_data, minilm_folder, tmp_path):
+    # mteb 1.12 published 0.3081 for SummEval; mteb 2.26 gives 0.3158 on the data at hand, and the
+    # harness must not differ from the mteb that it runs.
+    import mteb
+    from sentence_transformers import SentenceTransformer
+
+    (source,) = find_tasks([task], data=[shared_data / "mteb"])
+    model = SentenceTransformer(str(minilm_folder), device="cpu")
+    theirs = mteb.evaluate(model, source.make(), cache=None, show_progress_bar=False)
+    ours = score("minilm", task, shared_data, tmp_path)
+    assert ours == pytest.approx(theirs.task_results[0].get_score(), abs=5e-5)
 
 
 @pytest.mark.parametrize("task", PUBLISHED_BM25)

@@ -49,9 +49,8 @@ def test_each_query_ranks_only_its_own_candidates():
 
 
 def test_places_that_no_candidate_fills_are_marked():
-    ranking = best_of_candidates(
-        vectors(3, 0), vectors(9, 1), [np.array([4, 5]), np.array([7]), np.array([], np.int64)], 8
-    )
+    lists = [np.array([4, 5]), np.array([7]), np.array([], np.int64)]
+    ranking = best_of_candidates(vectors(3, 0), vectors(9, 1), np.arange(9), lists, 8)
     assert ranking.rows.shape == (3, 2)  # no wider than the longest list of candidates
     assert ranking.rows[1, 1] == -1 and ranking.rows[2].tolist() == [-1, -1]
     assert np.isneginf(ranking.scores[1, 1]) and np.isneginf(ranking.scores[2]).all()
@@ -66,9 +65,18 @@ def test_candidates_beyond_k_are_cut_to_the_best():
     )
 
 
+def test_documents_may_be_a_part_of_the_corpus_and_keep_their_rows_in_it():
+    left, corpus = vectors(1, 0), vectors(9, 1)
+    held = np.array([2, 5, 8])
+    ranking = best_of_candidates(left, corpus[held], held, [np.array([8, 2])], 2)
+    scores = {row: float(corpus[row] @ left[0]) for row in (2, 8)}
+    assert ranking.rows[0].tolist() == sorted(scores, key=scores.__getitem__, reverse=True)
+    assert ranking.scores[0] == pytest.approx(sorted(scores.values(), reverse=True), abs=1e-5)
+
+
 def test_no_candidates_at_all_give_an_empty_ranking():
     empty = np.array([], np.int64)
-    ranking = best_of_candidates(vectors(2, 0), vectors(3, 1), [empty, empty], 5)
+    ranking = best_of_candidates(vectors(2, 0), vectors(3, 1), np.arange(3), [empty, empty], 5)
     assert ranking.rows.shape == (2, 0)
     assert named(ranking, ["q", "r"], ["a", "b", "c"]) == {"q": {}, "r": {}}
 

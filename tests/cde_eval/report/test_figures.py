@@ -74,7 +74,7 @@ def test_every_contextual_model_has_a_panel():
 
 def test_the_axis_names_the_measure():
     (axes,) = score_by_policy(RECORDS).axes
-    assert axes.get_xlabel() == "ndcg_at_10"
+    assert axes.get_xlabel() == "nDCG@10"
 
 
 def test_policies_without_a_colour_of_their_own_are_told_apart():

@@ -140,7 +140,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path):
         write_atomically(tmp_path / "records" / f"{number}.json", odd.model_dump_json())
     page = write_report(tmp_path, tmp_path / "out")
     parsed = Page(page)
-    assert parsed.open == [] and "<b>A&B" in parsed.cells
+    assert parsed.open == [] and "<b>A&B nDCG@10" in parsed.cells
     assert "<b>" not in page.read_text() and "<i>" not in page.read_text()
 
 

@@ -88,7 +88,7 @@ def test_a_beir_folder_is_scored_recorded_and_reported_with_no_code(cde_eval, fo
     report = cde_eval("report", "--results", out, "--out", tmp_path / "report")
     assert report.returncode == 0, report.stderr
     assert (tmp_path / "report" / "index.html").is_file()
-    assert "| things" in (tmp_path / "report" / "tables" / "scores.md").read_text()
+    assert "things" in (tmp_path / "report" / "tables" / "scores.md").read_text()
 
 
 def break_nothing(folder: Path) -> None:

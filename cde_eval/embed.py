@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from cde_eval.encoders.protocol import Vectors
+from cde_eval.vectors import Vectors
 
 
 def each_once(texts: Sequence[str], encode: Callable[[list[str]], Vectors]) -> Vectors:

@@ -5,7 +5,7 @@
 
 mteb hands `encode` a task's name and never its data, and encodes queries before documents, so an
 encoder that only has `encode` cannot know the corpus in time. Therefore the task objects are bound
-to the encoder by name, and the retrieval family goes through `index` and `search`, where the
+by name (`task_contexts`), and the retrieval family goes through `index` and `search`, where the
 corpus comes first.
 """
 
@@ -13,36 +13,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from mteb.abstasks import AbsTask
-from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
-from cde_core.errors import ContextError, TaskError
+from cde_core.errors import TaskError
 from cde_core.text import Purpose, Role
-from cde_eval.contexts import ContextPolicy, Sample, draw_sample
+from cde_eval.contexts import ContextPolicy
 from cde_eval.embed import each_once
-from cde_eval.encoders.centred import unit_length
-from cde_eval.encoders.protocol import Encoder, Ranker, Vectors
+from cde_eval.encoders.protocol import Encoder, Ranker
 from cde_eval.protocols import PAPER, Protocol
 from cde_eval.search import best_of_candidates, named, nearest
-from cde_eval.tasks.lending import corpus_texts, lending_split, lending_subset, lent_documents
-
-
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """Documents from outside the evaluated task: what `random`, `task:` and `file:` read."""
-
-    documents: Sequence[str]
-    source: str
+from cde_eval.task_contexts import Foreign, TaskContexts
+from cde_eval.tasks.lending import corpus_texts
+from cde_eval.vectors import Rows, Vectors, unit_length
 
 
 @dataclass(slots=True)
@@ -57,15 +49,6 @@ class Work:
 class _Indexed:
     ids: list[str]
     texts: list[str]
-
-
-@dataclass(slots=True)
-class _Reading:
-    """The context of one task, split and subset: drawn and read once, used for both sides."""
-
-    key: tuple[str, str, str] = ("", "", "")
-    context: Any = None
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class MtebEncoder(AbsEncoder):
@@ -93,54 +76,18 @@ class MtebEncoder(AbsEncoder):
         foreign: Foreign | None = None,
         rerank_as_search: bool = False,
     ) -> None:
+        policy = policy or ContextPolicy("none")
         self.encoder = encoder
-        self.policy = policy or ContextPolicy("none")
-        self.protocol = protocol
-        self.seed = self.policy.seed + draw
+        self.contexts = TaskContexts(encoder, policy, protocol, policy.seed + draw, foreign)
         self.work = Work()
-        self.tasks: dict[str, AbsTask] = {}
-        self._foreign = foreign
+        self._protocol = protocol
         self._rerank_as_search = rerank_as_search
-        self._reading = _Reading()
         self._indexed: _Indexed | None = None
-        self.mteb_model_meta: ModelMeta = model_meta(encoder, self.experiment())
-
-    @property
-    def contextual(self) -> bool:
-        """Whether this evaluation reads documents at all."""
-        return self.encoder.context_size != 0
-
-    @property
-    def size(self) -> int | None:
-        """Documents that each context holds; None for all there are."""
-        return self.policy.size or self.encoder.context_size
-
-    @property
-    def context_records(self) -> dict[str, dict[str, Any]]:
-        """For "split/subset", the context that was read."""
-        return self._reading.records
-
-    def experiment(self) -> dict[str, str]:
-        """Every choice that changes scores, as mteb's `experiment_kwargs`."""
-        chosen = dict(self.encoder.settings)
-        if self.contextual:
-            chosen["context"] = self.policy.source
-            chosen["protocol"] = self.protocol.name
-            if self.policy.kind != "none":
-                chosen["size"] = "all" if self.size is None else str(self.size)
-                if self.size is not None:  # a context of all documents is not drawn
-                    chosen["seed"] = str(self.seed)
-        if self._rerank_as_search:
-            chosen["reranking_prefix"] = "search"
-        return chosen
+        self.mteb_model_meta: ModelMeta = model_meta(encoder, self._choices())
 
     def bind(self, tasks: Iterable[AbsTask]) -> None:
         """Let these tasks lend their documents; outside retrieval there is no other way to them."""
-        for task in tasks:
-            if isinstance(task, AbsTaskAggregate):
-                self.bind(task.metadata.tasks)
-            else:
-                self.tasks[task.metadata.name] = task
+        self.contexts.bind(tasks)
 
     def encode(
         self,
@@ -155,7 +102,7 @@ class MtebEncoder(AbsEncoder):
         """Vectors of a loader's texts, shape (n, dim), float32, in the context their task lends."""
         texts = [text for batch in inputs for text in batch["text"]]
         role: Role = "text" if prompt_type is None else _role(prompt_type)
-        context = self._context(task_metadata, hf_split, hf_subset, corpus=None)
+        context = self._context(task_metadata, hf_split, hf_subset)
         return self._embed(texts, self._purpose(task_metadata, role), context)
 
     def index(
@@ -229,7 +176,7 @@ class MtebEncoder(AbsEncoder):
         )
         self._count(len(texts), started)
         vectors = vectors.astype(np.float32, copy=False)
-        if self.contextual and self.protocol.scales(purpose.task_type):
+        if self.encoder.context_size != 0 and self._protocol.scales(purpose.task_type):
             return unit_length(vectors)
         return vectors
 
@@ -251,56 +198,19 @@ class MtebEncoder(AbsEncoder):
             )
 
     def _context(
-        self, metadata: TaskMetadata, split: str, subset: str, *, corpus: list[str] | None
-    ) -> Any:
-        """The context that a task lends; drawn and read when it is first asked for."""
-        if not self.contextual or self.policy.kind == "none":
-            return None
-        task = self.tasks.get(metadata.name)
-        if task is not None:
-            split = lending_split(task, split, self.protocol)
-            subset = lending_subset(task, subset)
-        key = (metadata.name, split, subset)
-        if key != self._reading.key:
-            sample = self._draw(metadata, split, subset, task, corpus)
-            purpose = self.protocol.context_purpose(self._purpose(metadata, "document"))
-            self._reading.context = self.encoder.read_context(sample.documents, purpose=purpose)
-            self._reading.key = key
-            self._reading.records[f"{split}/{subset}"] = sample.record() | {
-                "prefix_of": f"{purpose.task_type}/{purpose.role}"
-            }
-        return self._reading.context
-
-    def _draw(
         self,
         metadata: TaskMetadata,
         split: str,
         subset: str,
-        task: AbsTask | None,
-        corpus: list[str] | None,
-    ) -> Sample:
-        if self._foreign is not None:
-            pool, source = self._foreign.documents, self._foreign.source
-        else:
-            place = split if subset == "default" else f"{split}/{subset}"
-            source = f"corpus:{metadata.name}/{place}"
-            if task is not None:
-                pool = lent_documents(task, split, subset, self.protocol)
-            elif corpus is not None:
-                pool = corpus
-            else:
-                raise ContextError(
-                    f"{metadata.name} lends no context because it is not bound to the encoder; "
-                    "call MtebEncoder.bind([task]) before mteb.evaluate."
-                )
-        return draw_sample(
-            pool,
-            self.size,
-            source=source,
-            key="\0".join((metadata.name, split, subset)),
-            seed=self.seed,
-            protocol=self.protocol,
-        )
+        corpus: Sequence[str] | None = None,
+    ) -> Any:
+        documents = self._purpose(metadata, "document")
+        return self.contexts.of(metadata, split, subset, documents, corpus=corpus)
+
+    def _choices(self) -> dict[str, str]:
+        """Every choice that changes scores, as mteb's `experiment_kwargs`."""
+        prefix = {"reranking_prefix": "search"} if self._rerank_as_search else {}
+        return {**self.encoder.settings, **self.contexts.choices(), **prefix}
 
 
 _SCORING = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}
@@ -346,7 +256,7 @@ def _query_texts(queries: Dataset, metadata: TaskMetadata) -> list[str]:
 
 def _candidate_rows(
     query_ids: Sequence[str], document_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]]
-) -> list[Any]:
+) -> list[Rows]:
     row_of = {identity: row for row, identity in enumerate(document_ids)}
     return [
         np.array([row_of[document] for document in top_ranked.get(query, ())], dtype=np.int64)

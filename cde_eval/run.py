@@ -27,7 +27,7 @@ import mteb
 import numpy as np
 from mteb.abstasks import AbsTask, AbsTaskBitextMining, AbsTaskRetrieval
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
-from mteb.models import SearchProtocol
+from mteb.models import ModelMeta, SearchProtocol
 from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
 from tqdm.auto import tqdm
@@ -35,7 +35,7 @@ from tqdm.auto import tqdm
 from cde_core.errors import CdeError, TaskError
 from cde_eval.contexts import ContextPolicy, file_documents
 from cde_eval.encoders import Encoder, LoadOptions, load_encoder
-from cde_eval.mteb_encoder import Foreign, MtebEncoder
+from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import PAPER, Protocol
 from cde_eval.results import (
     RunRecord,
@@ -46,6 +46,7 @@ from cde_eval.results import (
     record_path,
     write_atomically,
 )
+from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.builtin import documents_outside
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.lending import lent_documents
@@ -139,14 +140,14 @@ def evaluate_one(
     path = record_path(output, encoder.name, encoder.revision, choices, source.name)
     finished = read_record(path)
     data_hash = source.data_hash()
-    if finished is not None and (finished.task_revision, finished.data_hash) == (
-        task.metadata.revision,
-        data_hash,
-    ):
+    same_data = (task.metadata.revision, data_hash)
+    if finished is not None and (finished.task_revision, finished.data_hash) == same_data:
         return finished
     gflops = machine_speed()
     started = time.perf_counter()
     result = _mteb_result(seen_by_mteb, task, source)
+    seconds = time.perf_counter() - started
+    contexts, work = seen_by_mteb.contexts, seen_by_mteb.work
     record = RunRecord(
         model=model,
         model_name=encoder.name,
@@ -158,22 +159,22 @@ def evaluate_one(
         data_hash=data_hash,
         main_measure=task.metadata.main_score,
         scores=_scores(result),
-        policy=policy.source if seen_by_mteb.contextual else "none",
+        policy=policy.source,
         protocol=plan.protocol.name,
-        context_size=seen_by_mteb.size if policy.kind != "none" and seen_by_mteb.contextual else 0,
+        context_size=contexts.size,
         draw=draw,
         draws=draws,
-        contexts=seen_by_mteb.context_records,
+        contexts=contexts.records(),
         settings=dict(encoder.settings),
-        seconds=round(time.perf_counter() - started, 3),
-        texts=seen_by_mteb.work.texts,
-        texts_per_second=round(seen_by_mteb.work.texts / max(seen_by_mteb.work.seconds, 1e-9), 1),
+        seconds=round(seconds, 3),
+        texts=work.texts,
+        texts_per_second=round(work.texts / max(work.seconds, 1e-9), 1),
         device=plan.options.device,
         gflops=gflops,
         versions=installed_versions(),
         commit=commit(),
     )
-    _write_mteb_result(result, seen_by_mteb, output)
+    _write_mteb_result(result, seen_by_mteb.mteb_model_meta, output)
     write_atomically(path, record.model_dump_json(indent=1) + "\n")
     return record
 
@@ -297,9 +298,8 @@ def _defined(value: Any) -> Any:
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
-def _write_mteb_result(result: TaskResult, model: MtebEncoder, output: Path) -> None:
+def _write_mteb_result(result: TaskResult, meta: ModelMeta, output: Path) -> None:
     """What `mteb.ResultCache(OUTPUT/mteb)` reads, each file whole or not at all."""
-    meta = model.mteb_model_meta
     path = mteb.ResultCache(output / "mteb").get_task_result_path(result.task_name, meta)
     write_atomically(path, result.to_disk)
     fields = json.dumps(meta.to_dict(), indent=4, default=str)

@@ -9,14 +9,27 @@ candidate into a Python tuple on a heap; skipping that is most of the difference
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import faiss
 import numpy as np
 import numpy.typing as npt
 
-from cde_eval.encoders.protocol import Ranking, Vectors
+from cde_eval.vectors import Rows, Vectors
 
-Rows = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The best documents of each query, best first.
+
+    Ids stay integers until the end: they are rows of the corpus that was searched.
+    """
+
+    rows: Rows
+    """Shape (queries, k); -1 where a query has fewer than k documents."""
+
+    scores: Vectors
+    """Shape (queries, k), falling along each row."""
 
 
 def nearest(queries: Vectors, documents: Vectors, top_k: int) -> Ranking:

@@ -24,8 +24,9 @@ from tqdm.auto import tqdm
 from cde_core.errors import ModelError
 from cde_core.text import Purpose, token_budget_batches
 from cde_eval.embed import VectorMemory
-from cde_eval.encoders.protocol import Similarity, Vectors
+from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.vectors import Vectors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

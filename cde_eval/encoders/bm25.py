@@ -28,9 +28,10 @@ import Stemmer
 
 from cde_core.errors import ModelError, TaskError
 from cde_core.text import Purpose
-from cde_eval.encoders.protocol import Ranking, Similarity, Vectors
+from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
-from cde_eval.search import best_of_scores
+from cde_eval.search import Ranking, best_of_scores
+from cde_eval.vectors import Rows, Vectors
 
 K1, B = 1.5, 0.75
 
@@ -84,7 +85,7 @@ class Bm25:
         documents: Sequence[str],
         *,
         top_k: int,
-        candidates: Sequence[npt.NDArray[np.int64]] | None = None,
+        candidates: Sequence[Rows] | None = None,
         context: Any = None,
     ) -> Ranking:
         """Rank documents (all, or each query's candidates) for each query.

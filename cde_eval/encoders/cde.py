@@ -16,8 +16,9 @@ from cde_core.model.context import Context
 from cde_core.model.encode import TextEncoder
 from cde_core.text import Purpose
 from cde_eval.encoders.biencoder import folder_revision
-from cde_eval.encoders.protocol import Similarity, Vectors
+from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.vectors import Vectors
 
 
 class Cde:

@@ -20,8 +20,9 @@ import numpy as np
 
 from cde_core.errors import ModelError
 from cde_core.text import Purpose
-from cde_eval.encoders.protocol import Encoder, Similarity, Vectors
+from cde_eval.encoders.protocol import Encoder, Similarity
 from cde_eval.encoders.registry import LoadOptions, load_encoder
+from cde_eval.vectors import Vectors, unit_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,6 @@ class Centred:
         """Unit vectors of `texts`, shape (n, dim); without context, the base encoder's own."""
         vectors = unit_length(self.base.encode(texts, purpose=purpose))
         return vectors if context is None else unit_length(context.apply(vectors))
-
-
-def unit_length(vectors: Vectors) -> Vectors:
-    """Rows scaled to length one; a row of zeros stays as it is."""
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    return np.asarray(vectors / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 def _inverse_square_root_of_covariance(vectors: Vectors) -> Vectors:

@@ -13,15 +13,11 @@ centred biencoder a mean: the harness draws the documents, carries the value and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
 from cde_core.text import Purpose
-
-Vectors = npt.NDArray[np.float32]
+from cde_eval.search import Ranking
+from cde_eval.vectors import Rows, Vectors
 
 Similarity = Literal["cosine", "dot"]
 
@@ -75,20 +71,6 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The best documents of each query, best first.
-
-    Ids stay integers until the end: they are rows of the corpus that was searched.
-    """
-
-    rows: npt.NDArray[np.int64]
-    """Shape (queries, k); -1 where a query has fewer than k documents."""
-
-    scores: Vectors
-    """Shape (queries, k), falling along each row."""
-
-
 @runtime_checkable
 class Ranker(Protocol):
     """An encoder that ranks documents itself, because it has no dense vectors to compare."""
@@ -99,7 +81,7 @@ class Ranker(Protocol):
         documents: Sequence[str],
         *,
         top_k: int,
-        candidates: Sequence[npt.NDArray[np.int64]] | None = None,
+        candidates: Sequence[Rows] | None = None,
         context: Any = None,
     ) -> Ranking:
         """Score documents for each query.

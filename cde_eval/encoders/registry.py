@@ -47,7 +47,7 @@ def encoder_kinds() -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(entry_points(group=GROUP))}
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def load_encoder(model: str, options: LoadOptions = LoadOptions()) -> Encoder:
     """Bring the encoder that `model` names into memory.
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cde_eval.embed import VectorMemory, each_once
-from cde_eval.encoders.protocol import Vectors
+from cde_eval.vectors import Vectors
 
 
 class Lengths:

@@ -13,10 +13,11 @@ from mteb.mocks import ALL_MOCK_TASK_TEST_GRID
 from cde_core.errors import ContextError, TaskError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy
-from cde_eval.encoders.protocol import Vectors
-from cde_eval.mteb_encoder import Foreign, MtebEncoder
+from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import AUTHOR, MTEB, PAPER
+from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.local import local_task
+from cde_eval.vectors import Vectors
 from tests.cde_eval.tiny_encoder import TinyEncoder
 
 CORPUS = ("red apples", "green pears", "blue plums", "ripe cherries", "sour lemons")
@@ -207,7 +208,7 @@ def test_the_context_is_read_once_before_any_query_is_encoded():
     (documents,) = encoder.read
     assert len(documents) == 3
     assert set(documents) <= {f"{t} {c}".strip() for t, c in zip(TITLES, CORPUS, strict=True)}
-    record = model.context_records["test/default"]
+    record = model.contexts.records()["test/default"]
     assert record["source"] == "corpus:Tiny/test"
     assert (record["documents"], record["pool"], record["with_replacement"]) == (3, 5, False)
 

@@ -189,6 +189,21 @@ def test_changed_data_is_evaluated_again(tmp_path, use):
     assert len(encoder.encoded) > calls
 
 
+def test_changed_context_documents_are_read_again(tmp_path, use):
+    encoder = TinyEncoder(context_size=2)
+    use(tiny=encoder)
+    notes = tmp_path / "notes.txt"
+    for text, runs in (("tea\ncoffee\n", 1), ("tea\ncoffee\n", 1), ("tea\nmilk\n", 2)):
+        notes.write_text(text)
+        plan = Evaluation(
+            models=("tiny",), tasks=SOURCES[:1], policies=(ContextPolicy(f"file:{notes}"),)
+        )
+        (record,) = records_of(plan, tmp_path / "out")
+        assert record.contexts["test/default"]["source"] == "file:notes.txt"
+        assert len(encoder.read) == runs
+    assert len(read_records(tmp_path / "out")) == 2
+
+
 # Resuming
 
 KILLED = textwrap.dedent(

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cde_eval.encoders.protocol import Ranking, Vectors
-from cde_eval.search import best_of_candidates, best_of_scores, named, nearest
+from cde_eval.search import Ranking, best_of_candidates, best_of_scores, named, nearest
+from cde_eval.vectors import Vectors
 
 
 def vectors(count: int, seed: int, dim: int = 16) -> Vectors:

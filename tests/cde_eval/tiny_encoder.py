@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cde_core.text import Purpose, prefix_for
-from cde_eval.encoders.protocol import Similarity, Vectors
+from cde_eval.encoders.protocol import Similarity
+from cde_eval.vectors import Vectors
 
 DIM = 64
 

@@ -10,7 +10,7 @@ from cde_core.errors import ModelError
 from cde_core.text import Purpose
 from cde_eval.encoders import LoadOptions, load_encoder
 from cde_eval.encoders.biencoder import Biencoder, folder_revision
-from cde_eval.encoders.centred import unit_length
+from cde_eval.vectors import unit_length
 
 TEXTS = ["a cat", "the cat sat on the mat " * 30, "rain", "a cat", "tax law and its " * 8]
 

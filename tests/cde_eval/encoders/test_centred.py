@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from cde_core.text import Purpose
-from cde_eval.encoders.centred import Centred, unit_length
+from cde_eval.encoders.centred import Centred
+from cde_eval.vectors import unit_length
 from tests.cde_eval.tiny_encoder import TinyEncoder
 
 TEXTS = ["red apple", "green pear", "blue plum", "red cherry", "a tax form", "income tax"]

@@ -67,6 +67,8 @@ def mteb_(
     from cde_eval.run import Evaluation, Failure, evaluate
     from cde_eval.tasks.catalogue import find_tasks
 
+    if not model:
+        raise CdeError("--model names no model; `cde-eval encoders` lists what can be named.")
     if draws < 1:
         raise CdeError(f"--draws is {draws}; draw at least one sample.")
     options = LoadOptions(device=_device(device), dtype=dtype)

@@ -128,6 +128,7 @@ def no_queries(folder: Path) -> None:
         (break_nothing, ["--protocol", "papr"], "Did you mean 'paper'?"),
         (break_nothing, ["--size", "0"], "0 documents"),
         (break_nothing, ["--draws", "0"], "at least one sample"),
+        (break_nothing, ["--model"], "names no model"),
         (break_nothing, ["--device", "cuda:7"], "There is no device 'cuda:7'"),
         (break_line, [], "corpus.jsonl, line 4"),
         (judge_unknown, [], "judges the document 'd99'"),

@@ -58,11 +58,14 @@ class TextReader:
         self.tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def pad(texts: Sequence[Tokens]) -> tuple[Tensor, Tensor | None]:
-    """Token ids (B, S) and mask (B, S), true for real tokens; the mask is None where all are."""
+def pad(texts: Sequence[Tokens], *, to: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Token ids (B, S) and mask (B, S), true for real tokens; the mask is None where all are.
+
+    S is the length of the longest text, or `to` if that is longer.
+    """
     import torch
 
-    longest = max(len(tokens) for tokens in texts)
+    longest = max(to, *(len(tokens) for tokens in texts))
     ids = torch.zeros(len(texts), longest, dtype=torch.long)
     mask = torch.zeros(len(texts), longest, dtype=torch.bool)
     for row, tokens in enumerate(texts):

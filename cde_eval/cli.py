@@ -1,6 +1,7 @@
 """The command `cde-eval`: arguments in, one call, results out.
 
 cde-eval mteb       score models on tasks, each task lending its own context
+cde-eval bake       put a model and the context it has read into one folder that only needs `encode`
 cde-eval report     tables, figures and a page from result files; runs no model
 cde-eval tasks      what can be named after --tasks
 cde-eval encoders   what can be named after --model
@@ -94,6 +95,37 @@ def mteb_(
         print(f"cde-eval: {failure.reason}", file=sys.stderr)
     if not records or not all(failure.expected for failure in failures):
         sys.exit(2)
+
+
+@app.command
+def bake(
+    model: str,
+    corpus: Path,
+    out: Path,
+    size: int | None = None,
+    seed: int = 42,
+    device: str = "auto",
+    dtype: Literal["float32", "bfloat16"] = "float32",
+) -> None:
+    """Read a sample of a corpus, and write the model that has read it: a folder for `encode`.
+
+    Folders of centred: and whitened: models load with sentence-transformers alone, those of
+    contextual transformers where this package is installed too; README.md in the folder says how.
+
+    Args:
+        model: A contextual checkpoint, or centred: or whitened: with a model.
+        corpus: Text file (a document a line), JSONL file with a `text` field, or BEIR folder.
+        out: Folder to write; new or empty.
+        size: Documents to draw; by default as many as the model reads by itself.
+        seed: Seed of the draw.
+        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
+        dtype: Precision that the weights are written in.
+    """
+    from cde_eval.bake import bake
+    from cde_eval.encoders import LoadOptions
+
+    options = LoadOptions(device=_device(device), dtype=dtype)
+    print(f"Baked: {bake(model, corpus, out, size=size, seed=seed, options=options)}")
 
 
 @app.command

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from cde_eval.vectors import Vectors
+
+
+def progress_bar(total: int, what: str = "texts") -> tqdm[Any]:
+    """A bar for work that takes more than two seconds, on terminals only."""
+    return tqdm(total=total, desc=what, unit="", leave=False, delay=2, disable=None)
 
 
 def each_once(texts: Sequence[str], encode: Callable[[list[str]], Vectors]) -> Vectors:

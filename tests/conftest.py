@@ -12,6 +12,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def caches_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests neither use nor fill the caches of whoever runs them."""
+    os.environ["CDE_EVAL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real data beside the project; tests that need it are skipped where it is absent."""

@@ -9,7 +9,7 @@ attend once; works everywhere, and gradients flow through it. *Apart*: attend to
 weigh the two answers by their softmax normalisers. With a context shared by all texts this copies
 nothing, and on CPUs the copying is most of what a cached context costs. It needs the normalisers,
 which PyTorch's CPU kernel gives but its public function withholds, so it serves inference on CPUs
-only.
+only. (On GPUs, `flash` goes the second way where its package is installed.)
 
 Source of the second way: Juravsky et al. (2024), https://arxiv.org/abs/2402.05099
 """
@@ -21,6 +21,8 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from cde_core.model.flash import Packed, attend_packed
 
 
 class KeyValues(NamedTuple):
@@ -37,7 +39,7 @@ def attend(
     queries: Tensor,
     own: KeyValues,
     *,
-    mask: Tensor | None = None,
+    mask: Tensor | Packed | None = None,
     before: KeyValues | None = None,
     before_bias: Tensor | None = None,
 ) -> Tensor:
@@ -47,9 +49,15 @@ def attend(
         queries: Rotated queries.
         own: Keys and values of the S rows themselves.
         mask: True where an own row is visible; broadcasts to (B, heads, Q, S). None: all are.
+            Packed: the flash kernel is to be used, and this is what it needs.
         before: Keys and values of P rows in front, always visible.
         before_bias: Added to the scores of the rows in front (heads,); None: nothing.
     """
+    if isinstance(mask, Packed):
+        keys, values = before or (None, None)
+        return attend_packed(
+            queries, *own, mask, front_keys=keys, front_values=values, bias=before_bias
+        )
     if before is None:
         return _attend(queries, own, mask)
     if _can_attend_apart(queries, before):

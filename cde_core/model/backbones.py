@@ -13,13 +13,15 @@ https://arxiv.org/abs/2402.01613; Warner et al. (2024), https://arxiv.org/abs/24
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from cde_core.model import flash
 from cde_core.model.attention import KeyValues
 from cde_core.model.config import BackboneConfig
+from cde_core.model.flash import Packed
 from cde_core.model.transformer import Layer, Rotation, norm, rotation_at
 
 
@@ -78,19 +80,18 @@ class Backbone(nn.Module):
         Returns:
             Rows (B, keep or S, h).
         """
-        masks = {True: _visible(mask, None, 0)}
-        if self.config.window:
-            order = positions if order is None else order
-            masks[False] = _visible(mask, order, self.config.window)
+        order = positions if order is None else order
+        if flash.fits(x, heads=self.config.heads, in_front=before is not None):
+            sight: Sight = _Packed(x, mask)
+        else:
+            sight = _Masked(mask, order)
         for i, layer in enumerate(self.layers):
             last_rows = keep if i == len(self.layers) - 1 else None
-            visible = masks[self.config.sees_everything(i)]
-            if visible is not None and last_rows is not None and visible.shape[2] > 1:
-                visible = visible[:, :, -last_rows:]
+            window = 0 if self.config.sees_everything(i) else self.config.window
             x = layer(
                 x,
                 rotation=self._rotation(i, positions),
-                mask=visible,
+                mask=sight(window, last_rows),
                 before=None if before is None else before[i],
                 before_bias=None if before_bias is None else before_bias[i],
                 keep=last_rows,
@@ -119,10 +120,35 @@ class Backbone(nn.Module):
         return rotation_at(positions, self.config.head_width, theta)
 
 
-def _visible(mask: Tensor | None, order: Tensor | None, window: int) -> Tensor | None:
-    """Which of S rows each row may see: boolean (1 or B, 1, 1 or S, S), or None for all."""
-    visible = None if mask is None else mask.bool()[:, None, None, :]
-    if order is None:
-        return visible
-    near = ((order[:, None] - order[None, :]).abs() <= window)[None, None]
-    return near if visible is None else visible & near
+Sight = Callable[[int, int | None], Tensor | Packed | None]
+"""From a window and a number of last rows to what these rows may see."""
+
+
+class _Masked:
+    """Sight as boolean masks (1 or B, 1, 1 or Q, S), or None for all."""
+
+    def __init__(self, mask: Tensor | None, order: Tensor) -> None:
+        self.real = None if mask is None else mask.bool()[:, None, None, :]
+        self.order = order
+        self.near: dict[int, Tensor] = {}
+
+    def __call__(self, window: int, last: int | None) -> Tensor | None:
+        if not window:
+            return self.real
+        if window not in self.near:
+            near = ((self.order[:, None] - self.order[None, :]).abs() <= window)[None, None]
+            self.near[window] = near if self.real is None else near & self.real
+        visible = self.near[window]
+        return visible if last is None else visible[:, :, -last:]
+
+
+class _Packed:
+    """Sight without padding, for the flash kernel; rows stand in order, one place apart."""
+
+    def __init__(self, x: Tensor, mask: Tensor | None) -> None:
+        self.mask = x.new_ones(x.shape[:2], dtype=torch.bool) if mask is None else mask.bool()
+        self.rows = flash.real_rows(self.mask)
+
+    def __call__(self, window: int, last: int | None) -> Packed:
+        asking = self.rows if last is None else flash.real_rows(self.mask[:, -last:])
+        return Packed(asking, self.rows, window)

@@ -10,6 +10,8 @@ Source: Morris and Rush (2024), section 4.2, https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor, nn
 
 from cde_core.model import pooling
@@ -33,10 +35,17 @@ class Biencoder(nn.Module):
         vectors: Tensor = self.head(pooled)
         return vectors
 
-    def spans(self, ids: Tensor, mask: Tensor | None, count: int) -> Tensor:
+    def spans(
+        self,
+        ids: Tensor,
+        mask: Tensor | None,
+        count: int,
+        *,
+        of: Literal["text", "padded"] = "text",
+    ) -> Tensor:
         """Vectors (B, count, h) of contiguous spans of each text: the first stage's output."""
         rows = self.backbone(ids, mask)
-        vectors: Tensor = self.head(pooling.mean_of_spans(rows, mask, count))
+        vectors: Tensor = self.head(pooling.mean_of_spans(rows, mask, count, of=of))
         return vectors
 
 

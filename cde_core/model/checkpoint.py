@@ -22,6 +22,7 @@ from torch import Tensor
 from cde_core.errors import ModelError
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.config import BiencoderConfig, ContextualConfig, from_dict, to_dict
+from cde_core.model.context_cache import cache_folder
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.model.encode import TextEncoder
 from cde_core.model.hub import folder_of, read_json, read_tensors
@@ -40,11 +41,17 @@ from cde_core.model.weight_names import (
 from cde_core.tokens import TextReader, load_tokenizer
 
 FORMAT = "cde_core model 1"
+DEFAULT_CACHE = "$CDE_EVAL_CACHE"
 Model = Biencoder | ContextualEncoder
 
 
 def load(
-    name: str | Path, *, device: str | None = None, dtype: str | torch.dtype = torch.float32
+    name: str | Path,
+    *,
+    device: str | None = None,
+    dtype: str | torch.dtype = torch.float32,
+    cache: str | Path | None = DEFAULT_CACHE,
+    compile: bool | str = False,
 ) -> TextEncoder:
     """Load a model by its folder or its name on the hub.
 
@@ -52,6 +59,11 @@ def load(
         name: Folder or hub name.
         device: Where to compute; None: a GPU if there is one.
         dtype: Precision of weights and arithmetic, such as "bfloat16".
+        cache: Contexts that were read are kept in `contexts` below this folder, which is by default
+            the one that the environment variable CDE_EVAL_CACHE names, or else ~/.cache/cde-eval;
+            None: they are not kept.
+        compile: Compile what embeds texts with PyTorch's default backend, or with the named one;
+            the first calls take long.
 
     Raises:
         ModelError: If it is not a model, or one that we do not reproduce.
@@ -67,7 +79,17 @@ def load(
     else:
         raise ModelError(f"{folder / 'config.json'} describes no model that we know.")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return TextEncoder(model.to(device, _dtype(dtype)), reader, name=str(name))
+    model = model.to(device, _dtype(dtype))
+    if compile:
+        # In place: the compiled model keeps its class, its attributes and its weights' names.
+        model.compile(dynamic=True, backend=compile if isinstance(compile, str) else "inductor")
+    folder_of_contexts = cache_folder() if cache == DEFAULT_CACHE else cache
+    return TextEncoder(
+        model,
+        reader,
+        name=str(name),
+        cache=None if folder_of_contexts is None else Path(folder_of_contexts).expanduser(),
+    )
 
 
 def save(encoder: TextEncoder, folder: str | Path) -> Path:

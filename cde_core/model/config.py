@@ -151,6 +151,10 @@ class ContextualConfig:
     tokens_per_document: int = 1
     """First-stage vectors per document (T)."""
 
+    spans_of: Literal["text", "padded"] = "text"
+    """What is cut into T spans: a document's own tokens; or, as published, its tokens and the
+    padding up to the longest document of the context."""
+
     soft_prompts: int = 8
     """Learned rows between context and text."""
 
@@ -197,6 +201,7 @@ class ContextualConfig:
 
     def __post_init__(self) -> None:
         _require_choice("context_attention", self.context_attention, ("joint", "prefix"))
+        _require_choice("spans_of", self.spans_of, ("text", "padded"))
         for name in ("context_documents", "tokens_per_document", "soft_prompts"):
             _require_at_least(1, name, getattr(self, name))
         _require_length_fits(self.max_length, self.second)

@@ -71,7 +71,10 @@ class ContextualEncoder(nn.Module):
 
     def read_context(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Context vectors (n·T, h) of documents given as token ids (n, S); not normalised."""
-        return self.first_stage.spans(ids, mask, self.config.tokens_per_document).flatten(0, 1)
+        spans = self.first_stage.spans(
+            ids, mask, self.config.tokens_per_document, of=self.config.spans_of
+        )
+        return spans.flatten(0, 1)
 
     def null_vectors(self) -> Tensor:
         """Context vectors (J·T, h) that stand for "no context".
@@ -135,6 +138,8 @@ class ContextualEncoder(nn.Module):
                 before=context.key_values,
                 before_bias=getattr(self, "context_bias", None),
             )
+        # All texts could share what the first layer computes of the context alone. Tried: with 512
+        # documents and 6 layers it saved 0 to 5 % of the time, too little for a path of its own.
         front = context.rows.expand(len(ids), -1, -1)
         return self.backbone.run(
             torch.cat((front, text), dim=1),

@@ -6,14 +6,15 @@
     query = model.encode_queries(questions, context)
 
 Texts are sorted by length into batches of a bounded number of tokens and come back in their own
-order; no embedding depends on the texts that it was computed with beyond float noise.
+order; no embedding depends on the texts that it was computed with beyond float noise. Contexts that
+were read before come from a cache where there is one. Whatever takes long also takes `progress`, a
+function that is told how many more texts are done, such as the `update` of a progress bar.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,7 +25,14 @@ from torch import Tensor
 from cde_core.errors import ContextError
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.context import Context, digest_of
+from cde_core.model.context_cache import ContextCache, ContextKey
 from cde_core.model.contextual import ContextualEncoder, Prepared
+from cde_core.model.fingerprint import (
+    WeightsState,
+    digest_of_reading,
+    digest_of_weights,
+    weights_state,
+)
 from cde_core.text import Purpose, prefix_for, token_budget_batches
 from cde_core.tokens import TextReader, pad
 
@@ -36,17 +44,36 @@ TEXTS_AT_ONCE = 16_384
 TOKENS_AT_ONCE = {"cpu": 2_048, "cuda": 131_072}
 """Tokens per batch, padding included; on CPUs, small batches that stay in the cache are faster."""
 
+Progress = Callable[[int], object]
+"""Told how many more texts are done."""
+
 
 class TextEncoder:
-    """A trained model with its tokenizer; its weights are taken to stay as they are."""
+    """A model with its tokenizer."""
 
     def __init__(
-        self, model: Biencoder | ContextualEncoder, reader: TextReader, *, name: str = ""
+        self,
+        model: Biencoder | ContextualEncoder,
+        reader: TextReader,
+        *,
+        name: str = "",
+        cache: Path | None = None,
     ) -> None:
+        """Put a model and its tokenizer together.
+
+        Args:
+            model: Set to evaluation here.
+            reader: Its tokenizer.
+            name: For messages.
+            cache: Contexts are kept in `contexts` below this folder; None: nowhere.
+        """
         self.model = model.eval()
         self.reader = reader
         self.name = name
-        self._prepared: tuple[Context, Prepared] | None = None
+        self._cache = None if cache is None else ContextCache(cache / "contexts")
+        self._prepared: tuple[Context, WeightsState, Prepared] | None = None
+        self._fingerprint: tuple[WeightsState, str] | None = None
+        self._reading: str | None = None
 
     @property
     def context_size(self) -> int:
@@ -64,15 +91,15 @@ class TextEncoder:
         """Where the model computes."""
         return self.model.backbone.words.weight.device
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """Digest of the first stage's weights as bfloat16, so that precision does not change it."""
-        stage = self.model.first_stage if isinstance(self.model, ContextualEncoder) else self.model
-        digest = hashlib.sha256()
-        for name, tensor in stage.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        model = self.model
+        stage = model.first_stage if isinstance(model, ContextualEncoder) else model
+        state = weights_state(stage)
+        if self._fingerprint is None or self._fingerprint[0] != state:
+            self._fingerprint = (state, digest_of_weights(stage))
+        return self._fingerprint[1]
 
     def prefix(self, purpose: Purpose | None) -> str:
         """What a text with this purpose carries in front, for this model."""
@@ -85,14 +112,16 @@ class TextEncoder:
         purpose: Purpose = DOCUMENT,
         source: str = "documents",
         allow_more: bool = False,
+        progress: Progress | None = None,
     ) -> Context:
-        """Read a sample of a corpus.
+        """Read a sample of a corpus, or remember what reading it gave.
 
         Args:
             documents: As many as `context_size`, or fewer.
             purpose: What the task's documents are for; decides their prefix.
             source: Where they came from, for the record.
             allow_more: Accept more documents than the model was made for.
+            progress: Told how many more documents are read.
 
         Raises:
             ContextError: If the model takes no context, or there are no or too many documents.
@@ -106,33 +135,86 @@ class TextEncoder:
                 f"The context has {len(documents)} documents, but the model was made for "
                 f"{self.context_size}; read fewer, or pass allow_more=True."
             )
-        prefix, model = self.prefix(purpose), self.model
-        tokens = model.config.tokens_per_document
-        vectors = self._in_batches(
-            documents,
-            prefix,
-            lambda ids, mask: model.read_context(ids, mask).view(len(ids), tokens, -1),
-        )
+        prefix, digest = self.prefix(purpose), digest_of(documents)
+        vectors = self._remembered(self.model, documents, digest, prefix, progress)
         return Context(
-            vectors=torch.from_numpy(vectors).flatten(0, 1),
+            vectors=vectors,
             source=source,
             documents=len(documents),
-            digest=digest_of(documents),
+            digest=digest,
             prefix=prefix,
             fingerprint=self.fingerprint,
         )
 
+    def _remembered(
+        self,
+        model: ContextualEncoder,
+        documents: Sequence[str],
+        digest: str,
+        prefix: str,
+        progress: Progress | None,
+    ) -> Tensor:
+        """What the first stage gives, from the cache if it can be."""
+        if self._cache is None:
+            return self._run_first_stage(model, documents, prefix, progress)
+        if self._reading is None:
+            self._reading = digest_of_reading(model.config, self.reader)
+        key = ContextKey(
+            fingerprint=self.fingerprint,
+            reading=self._reading,
+            documents=digest,
+            prefix=prefix,
+            dtype=str(model.backbone.words.weight.dtype).removeprefix("torch."),
+            tokens_per_document=model.config.tokens_per_document,
+        )
+        ran = False
+
+        def run() -> Tensor:
+            nonlocal ran
+            ran = True
+            return self._run_first_stage(model, documents, prefix, progress)
+
+        vectors = self._cache.read(key, run)
+        if progress and not ran:
+            progress(len(documents))
+        return vectors
+
+    def _run_first_stage(
+        self,
+        model: ContextualEncoder,
+        documents: Sequence[str],
+        prefix: str,
+        progress: Progress | None,
+    ) -> Tensor:
+        tokens, hidden = model.config.tokens_per_document, model.config.first.hidden
+        vectors = self._in_batches(
+            documents,
+            prefix,
+            lambda ids, mask: model.read_context(ids, mask).view(-1, tokens, hidden),
+            pad_alike=tokens > 1 and model.config.spans_of == "padded",
+            progress=progress,
+        )
+        return torch.from_numpy(vectors).flatten(0, 1)
+
     def encode_documents(
-        self, texts: Sequence[str], context: Context | None = None
+        self,
+        texts: Sequence[str],
+        context: Context | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Unit vectors (n, d) of documents to be found."""
-        return self.encode(texts, purpose=DOCUMENT, context=context)
+        return self.encode(texts, purpose=DOCUMENT, context=context, progress=progress)
 
     def encode_queries(
-        self, texts: Sequence[str], context: Context | None = None
+        self,
+        texts: Sequence[str],
+        context: Context | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Unit vectors (n, d) of queries."""
-        return self.encode(texts, purpose=QUERY, context=context)
+        return self.encode(texts, purpose=QUERY, context=context, progress=progress)
 
     def encode(
         self,
@@ -142,6 +224,7 @@ class TextEncoder:
         context: Context | None = None,
         normalise: bool = True,
         tokens_at_once: int | None = None,
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Vectors (n, d) of texts, in their order.
 
@@ -151,11 +234,18 @@ class TextEncoder:
             context: What the model knows of the corpus; None: no context.
             normalise: Scale every vector to length 1.
             tokens_at_once: Tokens per batch, padding included; bounds memory and changes nothing.
+            progress: Told how many more texts are done.
 
         Raises:
             ContextError: If the context is not this model's, or is absent and cannot be.
         """
-        vectors = self._in_batches(texts, self.prefix(purpose), self._step(context), tokens_at_once)
+        vectors = self._in_batches(
+            texts,
+            self.prefix(purpose),
+            self._step(context),
+            tokens_at_once=tokens_at_once,
+            progress=progress,
+        )
         if not normalise:
             return vectors
         return F.normalize(torch.from_numpy(vectors), dim=-1).numpy()
@@ -173,8 +263,9 @@ class TextEncoder:
     @torch.inference_mode()
     def _prepare(self, model: ContextualEncoder, context: Context) -> Prepared:
         """The context in the model's form; the last one is kept, since calls come in runs."""
-        if self._prepared and self._prepared[0] is context:
-            return self._prepared[1]
+        weights = weights_state(model)
+        if self._prepared and _same(self._prepared[0], context) and self._prepared[1] == weights:
+            return self._prepared[2]
         if context.fingerprint not in ("", self.fingerprint):
             raise ContextError(
                 f"The context ({context.source}) was read by another model; read the documents "
@@ -183,7 +274,7 @@ class TextEncoder:
         vectors = None if context.is_null else context.vectors
         # Whether there are too many was settled when they were read.
         prepared = model.prepare(vectors, allow_more=True)
-        self._prepared = (context, prepared)
+        self._prepared = (context, weights, prepared)
         return prepared
 
     @torch.inference_mode()
@@ -192,20 +283,27 @@ class TextEncoder:
         texts: Sequence[str],
         prefix: str,
         step: Callable[[Tensor, Tensor | None], Tensor],
+        *,
         tokens_at_once: int | None = None,
+        pad_alike: bool = False,
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         budget = tokens_at_once or TOKENS_AT_ONCE.get(self.device.type, 32_768)
         parts = [torch.zeros(0, self.dimension)]
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             tokens = self.reader.read(texts[start : start + TEXTS_AT_ONCE], prefix)
             lengths = [len(one) for one in tokens]
+            longest = max(lengths) if pad_alike else 0
+            lengths = [max(length, longest) for length in lengths]
             order: list[int] = []
             found = []
             for batch in token_budget_batches(lengths, budget, extra=self._rows_in_front()):
-                ids, mask = pad([tokens[i] for i in batch])
+                ids, mask = pad([tokens[i] for i in batch], to=longest)
                 mask = None if mask is None else mask.to(self.device)
                 found.append(step(ids.to(self.device), mask).float().cpu())
                 order += batch
+                if progress:
+                    progress(len(batch))
             vectors = torch.cat(found)
             parts.append(torch.empty_like(vectors).index_copy_(0, torch.tensor(order), vectors))
         return torch.cat(parts[1:] or parts).numpy()
@@ -218,3 +316,7 @@ class TextEncoder:
         if config.context_attention == "prefix":
             return 0
         return config.context_rows + config.soft_prompts
+
+
+def _same(one: Context, other: Context) -> bool:
+    return one.vectors is other.vectors or (one.is_null and other.is_null)

@@ -5,6 +5,12 @@
 With prefix attention, a strongly negative context bias and a residual head whose last map is zero,
 training starts near the sentence encoder that the backbone already is: the output head adds nothing
 and the context whispers. Otherwise the new parts start as PyTorch starts them.
+
+How low the bias starts is a trade. Where scores are equal, 512 context rows at a bias of b weigh as
+much as 512·e^b text tokens. On NFCorpus, a 6-layer MiniLM then starts at these cosines to its own
+embeddings: 0.89 (median; worst 0.68) at -2, 0.994 (0.936) at -4, 0.9998 (0.996) at -6, 1.0000
+(0.9998) at -8. But the gradients of the context shrink with e^b too. -6 is the highest whole number
+at which no text moves noticeably.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Source: Morris and Rush (2024), https://arxiv.org/abs/2410.02525, and the author
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -26,22 +28,35 @@ def mean(rows: Tensor, mask: Tensor | None) -> Tensor:
     return (total / weights.sum(dim=1).clamp(min=1.0)).to(rows.dtype)
 
 
-def mean_of_spans(rows: Tensor, mask: Tensor | None, spans: int) -> Tensor:
+def mean_of_spans(
+    rows: Tensor, mask: Tensor | None, spans: int, *, of: Literal["text", "padded"] = "text"
+) -> Tensor:
     """Means (B, spans, h) of contiguous spans of each text's rows (B, S, h).
 
-    A text of n tokens is cut every ceil(n / spans) tokens, so the padding of a batch changes
-    nothing. (The published code cuts the padded sequence instead, which gives the same for texts
-    that fill it; no released model has more than one span.) A text too short for all of its spans
-    fills the rest with the mean of the whole.
+    Args:
+        rows: One row per token, padding included.
+        mask: True for real tokens (B, S); None: all are.
+        spans: How many.
+        of: What is cut. "text": n tokens, every ceil(n / spans) of them, so the padding of a batch
+            changes nothing; a span beyond the text's end takes the mean of the text. "padded": as
+            published, the padded sequence, every ceil(S / spans) rows, so a text's spans depend on
+            what it was padded to; a span without tokens takes the mean of the whole padded
+            sequence, padding included.
     """
     whole = mean(rows, mask)
     if spans == 1:
         return whole[:, None]
+    texts, length = rows.shape[:2]
     if mask is None:
-        mask = rows.new_ones(rows.shape[:2], dtype=torch.bool)
-    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+        mask = rows.new_ones(texts, length, dtype=torch.bool)
+    if of == "text":
+        lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    else:
+        lengths = torch.full((texts, 1), length, device=rows.device)
+        # The published code lengthens S to a multiple of the spans by rows of zeros.
+        whole = mean(rows, None) * (length / (-(-length // spans) * spans))
     size = (lengths + spans - 1).div(spans, rounding_mode="floor").clamp(min=1)
-    span = torch.arange(rows.shape[1], device=rows.device).div(size, rounding_mode="floor")
+    span = torch.arange(length, device=rows.device).div(size, rounding_mode="floor")
     parts = []
     for number in range(spans):
         inside = mask.bool() & (span == number)

@@ -68,6 +68,7 @@ def contextual_config(config: Mapping[str, Any], *, colon_id: int | None) -> Con
         second=_limited(backbone, config.get("limit_layers")),
         context_documents=config["transductive_corpus_size"],
         tokens_per_document=config.get("transductive_tokens_per_document", 1),
+        spans_of="padded",
         # ModernBERT's own positions were left as they are, whatever the setting says.
         rotary_on_context=backbone.family == "modernbert"
         or not config.get("disable_transductive_rotary_embedding", True),
@@ -90,6 +91,11 @@ def published_config(config: ContextualConfig) -> dict[str, Any]:
     """
     if config.context_attention != "joint":
         raise ModelError("Only joint attention has a published format; save in our own.")
+    if config.tokens_per_document > 1 and config.spans_of != "padded":
+        raise ModelError(
+            "The published format cuts padded documents into spans, and this model cuts their "
+            "text; save in our own."
+        )
     published = {
         "architecture": "transductive",
         "embedder": config.backbone_name,

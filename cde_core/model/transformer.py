@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from cde_core.model.attention import KeyValues, attend
 from cde_core.model.config import BackboneConfig
+from cde_core.model.flash import Packed
 
 
 class Rotation(NamedTuple):
@@ -84,7 +85,7 @@ class Attention(nn.Module):
         queries: Tensor,
         own: KeyValues,
         *,
-        mask: Tensor | None,
+        mask: Tensor | Packed | None,
         before: KeyValues | None,
         before_bias: Tensor | None,
     ) -> Tensor:
@@ -138,7 +139,7 @@ class Layer(nn.Module):
         x: Tensor,
         *,
         rotation: Rotation | None = None,
-        mask: Tensor | None = None,
+        mask: Tensor | Packed | None = None,
         before: KeyValues | None = None,
         before_bias: Tensor | None = None,
         keep: int | None = None,
@@ -148,7 +149,7 @@ class Layer(nn.Module):
         Args:
             x: Rows on their way in.
             rotation: Of the S rows; None where positions are absolute.
-            mask: True where a row is visible; broadcasts to (B, heads, keep or S, S).
+            mask: True where a row is visible; broadcasts to (B, heads, keep or S, S); or packed.
             before: Keys and values of rows in front.
             before_bias: Added to the scores of the rows in front (heads,).
             keep: Compute only the last `keep` rows (all S are still seen); None: all.

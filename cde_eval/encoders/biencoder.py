@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from cde_core.errors import ModelError
 from cde_core.text import Purpose, token_budget_batches
-from cde_eval.embed import VectorMemory
+from cde_eval.embed import VectorMemory, progress_bar
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.vectors import Vectors
@@ -82,8 +81,7 @@ class Biencoder:
         budget = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
         vectors: list[Any] = [None] * len(texts)
         batches = token_budget_batches(self._token_counts(texts, prompt), budget)
-        bar = tqdm(total=len(texts), desc="texts", unit="", leave=False, delay=2, disable=None)
-        with torch.inference_mode(), bar:
+        with torch.inference_mode(), progress_bar(len(texts)) as bar:
             for batch in batches:
                 features = self.model.preprocess([texts[i] for i in batch], prompt=prompt, **route)
                 features = {
@@ -131,10 +129,17 @@ def load_sentence_transformer(path: str, options: LoadOptions) -> SentenceTransf
     """
     from sentence_transformers import SentenceTransformer
 
+    from cde_eval.baked_module import is_baked, load_baked
+
     dtype = getattr(torch, options.dtype)
     with _missing_tensors() as missing:
         try:
-            model = SentenceTransformer(path, device=options.device, model_kwargs={"dtype": dtype})
+            if is_baked(path):
+                model = load_baked(path, device=options.device)
+            else:
+                model = SentenceTransformer(
+                    path, device=options.device, model_kwargs={"dtype": dtype}
+                )
         except Exception as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ModelError(

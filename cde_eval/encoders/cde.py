@@ -15,6 +15,7 @@ from cde_core.errors import ModelError
 from cde_core.model.context import Context
 from cde_core.model.encode import TextEncoder
 from cde_core.text import Purpose
+from cde_eval.embed import progress_bar
 from cde_eval.encoders.biencoder import folder_revision
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
@@ -40,13 +41,19 @@ class Cde:
         More documents than the model was trained with are read too: whoever gives a size above
         the model's own has chosen it, and the record says it.
         """
-        return self.model.read_context(documents, purpose=purpose, allow_more=True)
+        with progress_bar(len(documents), "context") as bar:
+            return self.model.read_context(
+                documents, purpose=purpose, allow_more=True, progress=bar.update
+            )
 
     def encode(
         self, texts: Sequence[str], *, purpose: Purpose, context: Context | None = None
     ) -> Vectors:
         """Vectors of texts, shape (n, dim), not normalised, as the published models give them."""
-        return self.model.encode(texts, purpose=purpose, context=context, normalise=False)
+        with progress_bar(len(texts)) as bar:
+            return self.model.encode(
+                texts, purpose=purpose, context=context, normalise=False, progress=bar.update
+            )
 
 
 def load(argument: str, options: LoadOptions) -> Cde:

@@ -102,6 +102,14 @@ def shaken(module: torch.nn.Module, by: float = 0.3) -> Any:
     return module.eval()
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for every test, so that none finds what another kept."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("CDE_EVAL_CACHE", str(folder))
+    return folder
+
+
 @pytest.fixture
 def tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, "[UNK]"))
@@ -133,9 +141,9 @@ def contextual() -> Callable[..., ContextualEncoder]:
 def encoder(contextual: Any, tokenizer: Tokenizer) -> Callable[..., TextEncoder]:
     """The same with a tokenizer: `encoder("nomic", null_context=True)`."""
 
-    def build(family: str = "nomic", **settings: Any) -> TextEncoder:
-        model = contextual(family, **settings)
-        return TextEncoder(model, reader_for(model.config, tokenizer), name=f"tiny {family}")
+    def build(family: str = "nomic", *, cache: Path | None = None, **settings: Any) -> TextEncoder:
+        model, name = contextual(family, **settings), f"tiny {family}"
+        return TextEncoder(model, reader_for(model.config, tokenizer), name=name, cache=cache)
 
     return build
 

@@ -86,11 +86,18 @@ def test_prefix_attention_has_no_published_format(encoder, tmp_path):
         export(encoder(context_attention="prefix"), tmp_path)
 
 
+def test_spans_of_text_have_no_published_format_unless_there_is_only_one(encoder, tmp_path):
+    with pytest.raises(ModelError, match="cuts padded documents"):
+        export(encoder(tokens_per_document=2), tmp_path)
+    export(encoder(tokens_per_document=2, spans_of="padded"), tmp_path)
+
+
 def test_a_published_config_describes_cde_small_v1():
     config = contextual_config(V1, colon_id=1024)
     assert config == ContextualConfig(
         first=NOMIC_BERT_2048,
         second=NOMIC_BERT_2048,
+        spans_of="padded",
         colon_id=1024,
         backbone_name="nomic-ai/nomic-bert-2048",
     )
@@ -187,6 +194,25 @@ def test_a_model_that_is_not_there_is_one_line(name, monkeypatch):
 def test_an_unknown_precision_is_refused(encoder, tmp_path):
     with pytest.raises(ModelError, match="not a precision"):
         load(save(encoder(), tmp_path), dtype="int8")
+
+
+def test_a_model_loaded_without_gradients_works_like_any_other(encoder, tmp_path):
+    folder = save(encoder(), tmp_path)
+    with torch.inference_mode():
+        found = embed(load(folder))
+    np.testing.assert_array_equal(found, embed(load(folder, cache=None)))
+
+
+@pytest.mark.parametrize("mode", ["joint", "prefix"])
+def test_a_compiled_model_gives_the_same(encoder, tmp_path, monkeypatch, mode):
+    folder = save(encoder(context_attention=mode), tmp_path)
+    compiled = load(folder, compile="eager")
+    assert isinstance(compiled.model, ContextualEncoder)
+    counted = torch._dynamo.utils.counters
+    counted.clear()
+    np.testing.assert_allclose(embed(compiled), embed(load(folder)), atol=1e-5)
+    assert counted["stats"]["unique_graphs"] > 0
+    assert not any("_orig_mod" in name for name in compiled.model.state_dict())
 
 
 def test_a_folder_of_transformers_loads_as_an_encoder_without_context(tmp_path, tokenizer):

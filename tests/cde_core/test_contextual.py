@@ -7,6 +7,8 @@ import torch
 from cde_core.errors import ConfigError, ContextError
 from cde_core.model.context import Context
 from cde_core.model.contextual import Prepared
+from cde_core.model.encode import TOKENS_AT_ONCE
+from cde_core.tokens import pad
 
 from .conftest import BACKBONES
 
@@ -175,10 +177,31 @@ def test_several_vectors_per_document_follow_one_another(contextual):
     torch.testing.assert_close(read[3:6], model.read_context(IDS[1:2, :7]), atol=1e-5, rtol=0)
 
 
+def test_padding_never_changes_several_vectors_per_document(encoder):
+    model = encoder(context_documents=6, tokens_per_document=3)
+    together = model.read_context(DOCUMENTS).vectors.view(6, 3, -1)
+    for number, document in enumerate(DOCUMENTS):
+        alone = model.read_context([document]).vectors
+        torch.testing.assert_close(together[number], alone, atol=1e-5, rtol=0)
+
+
+def test_published_spans_are_cut_from_documents_padded_to_the_longest(encoder, monkeypatch):
+    model = encoder(context_documents=6, tokens_per_document=3, spans_of="padded")
+    tokens = model.reader.read(DOCUMENTS, "search_document: ")
+    with torch.no_grad():
+        expected = model.model.read_context(*pad(tokens))
+    monkeypatch.setitem(TOKENS_AT_ONCE, "cpu", 1)  # one document per batch, still padded alike
+    found = model.read_context(DOCUMENTS).vectors
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    alone = model.read_context(["judge"]).vectors
+    assert (alone - found[3:6]).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"context_attention": "jont"}, "Did you mean 'joint'"),
+        ({"spans_of": "paded"}, "Did you mean 'padded'"),
         ({"context_bias_init": -4.0}, "prefix"),
         ({"context_attention": "prefix", "pool_context": True}, "joint"),
         ({"pool_instruction": False, "colon_id": None}, "colon_id"),
@@ -253,3 +276,44 @@ def test_bfloat16_points_the_same_way(encoder):
     model._prepared = None
     rough = model.encode(TEXTS, context=Context.null())
     assert rough.dtype == np.float32 and (exact * rough).sum(axis=1).min() > 0.98
+
+
+def test_progress_is_told_of_every_text_once(encoder, monkeypatch):
+    monkeypatch.setitem(TOKENS_AT_ONCE, "cpu", 16)
+    model = encoder(context_attention="prefix")
+    heard = {"context": [], "documents": [], "queries": []}
+    context = model.read_context(DOCUMENTS, progress=heard["context"].append)
+    model.encode_documents(TEXTS, context, progress=heard["documents"].append)
+    model.encode_queries(TEXTS, context, progress=heard["queries"].append)
+    assert all(sum(steps) == 6 and len(steps) > 1 for steps in heard.values())
+
+
+def count_preparations(model, monkeypatch):
+    calls = []
+    prepare = model.model.prepare
+    monkeypatch.setattr(model.model, "prepare", lambda *a, **k: calls.append(1) or prepare(*a, **k))
+    return calls
+
+
+def test_a_context_is_prepared_once_in_a_run_of_calls(encoder, monkeypatch):
+    model = encoder(null_context=True)
+    calls = count_preparations(model, monkeypatch)
+    context = model.read_context(DOCUMENTS)
+    model.encode_documents(TEXTS, context)
+    model.encode_queries(TEXTS, dataclasses.replace(context, source="the same, otherwise named"))
+    assert len(calls) == 1
+    model.encode(TEXTS), model.encode(TEXTS, context=Context.null())
+    assert len(calls) == 2
+
+
+def test_training_the_weights_is_noticed(encoder):
+    model = encoder(null_context=True)
+    before, fingerprint = model.encode(TEXTS), model.fingerprint
+    optimiser = torch.optim.AdamW(model.model.parameters(), lr=0.1)
+    model.model(IDS, MASK, model.model.prepare(None)).square().sum().backward()
+    optimiser.step()
+    assert not np.allclose(model.encode(TEXTS), before, atol=1e-3)
+    assert model.fingerprint == fingerprint  # the first stage took no part
+    with torch.no_grad():
+        model.model.first_stage.backbone.words.weight.mul_(2)
+    assert model.fingerprint != fingerprint

@@ -39,6 +39,28 @@ def test_spans_do_not_depend_on_how_far_a_text_was_padded():
 
 
 @pytest.mark.parametrize(
+    ("spans", "means"),
+    # As published, five rows (the last one padding) are cut, lengthened to a multiple by zeros.
+    [
+        (1, [(1 + 2 + 3 + 4) / 4]),
+        (2, [(1 + 2 + 3) / 3, 4]),  # six rows: 1 2 3 | 4 pad 0
+        (4, [(1 + 2) / 2, (3 + 4) / 2, (1 + 2 + 3 + 4 + 90) / 8, (1 + 2 + 3 + 4 + 90) / 8]),
+        (5, [1, 2, 3, 4, (1 + 2 + 3 + 4 + 90) / 5]),
+    ],
+)
+def test_spans_of_padded_sequences_are_cut_as_published(spans, means):
+    found = mean_of_spans(ROWS, MASK, spans, of="padded").flatten()
+    torch.testing.assert_close(found, torch.tensor(means))
+
+
+def test_spans_of_padded_sequences_depend_on_the_padding():
+    further = torch.nn.functional.pad(ROWS, (0, 0, 0, 3), value=7.0)
+    mask = torch.nn.functional.pad(MASK, (0, 3))
+    found = mean_of_spans(further, mask, 2, of="padded").flatten().tolist()
+    assert found == [(1 + 2 + 3 + 4) / 4, (1 + 2 + 3 + 4 + 90 + 7 + 7 + 7) / 8]
+
+
+@pytest.mark.parametrize(
     ("ids", "counted"),
     [
         ([9, 5, 4, 8, 6], [0, 0, 0, 1, 1]),  # 4 is the colon

@@ -22,6 +22,7 @@ from cde_core.text import Purpose
 from cde_eval import bake as bake_
 from cde_eval.bake import ONE_SIDED_TYPES, bake
 from cde_eval.baked_module import load_baked
+from cde_eval.cli import main
 from cde_eval.contexts import draw_sample
 from cde_eval.encoders import LoadOptions, load_encoder
 from cde_eval.encoders.biencoder import Biencoder
@@ -121,7 +122,7 @@ def test_a_baked_contextual_encoder_equals_the_two_stage_one(settings, tiny, cor
         assert baked.encode_query(TEXTS) == pytest.approx(queries, abs=1e-6)
         assert baked.encode(TEXTS) == pytest.approx(documents, abs=1e-6)
         one_by_one = np.stack([baked.encode(text) for text in TEXTS])
-        assert one_by_one == pytest.approx(documents, abs=1e-6)
+        assert one_by_one == pytest.approx(documents, abs=1e-5)
 
 
 def test_the_first_stage_and_its_cost_stay_behind(tiny, corpus, tmp_path):
@@ -171,14 +172,14 @@ def test_the_harness_takes_the_folder_as_a_biencoder_with_the_right_prefixes(
         assert encoder.encode(TEXTS, purpose=purpose) == pytest.approx(theirs, abs=1e-6), purpose
 
 
-def test_bfloat16_is_kept_and_close(tiny, corpus, tmp_path):
+def test_bfloat16_is_kept(tiny, corpus, tmp_path):
     model = tiny()
-    exact = load_baked(bake(model, corpus, tmp_path / "exact"), device="cpu")
     half = bake(model, corpus, tmp_path / "half", options=LoadOptions(dtype="bfloat16"))
     baked = SentenceTransformer(str(half), trust_remote_code=True, device="cpu")
     assert {weight.dtype for weight in baked.parameters()} == {torch.bfloat16}
-    cosines = (baked.encode(TEXTS).astype(np.float32) * exact.encode(TEXTS)).sum(axis=1)
-    assert cosines.min() > 0.99
+    two_stage = cde_core.load(model, device="cpu", dtype="bfloat16")
+    theirs = two_stage.encode_documents(TEXTS, two_stage.read_context(drawn()))
+    assert baked.encode(TEXTS).astype(np.float32) == pytest.approx(theirs, abs=0.02)
     widened = baked.to(torch.float32)  # the context must follow the weights
     assert widened.encode(TEXTS).dtype == np.float32
 
@@ -233,6 +234,17 @@ def test_models_without_a_context_to_carry_are_refused(minilm_folder, corpus, tm
     with pytest.raises(ModelError, match="bm25s/lucene cannot be baked"):
         bake("bm25", corpus, tmp_path / "baked")
     assert not (tmp_path / "baked").exists()
+
+
+def test_the_command_writes_the_folder_and_says_where(tiny, corpus, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "baked"
+    arguments = ["--model", tiny(), "--corpus", corpus, "--size", 5, "--out", out]
+    monkeypatch.setattr(sys, "argv", ["cde-eval", "bake", *map(str, arguments)])
+    main()
+    assert str(out) in capsys.readouterr().out and (out / "context.json").exists()
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2 and "exists already" in capsys.readouterr().err
 
 
 def test_a_context_of_no_documents_cannot_be_drawn(corpus, tmp_path):

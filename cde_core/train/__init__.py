@@ -1,0 +1,4 @@
+"""Making contextual encoders: from pairs of texts to trained weights.
+
+pairs ──▶ clusters ──▶ packing ──▶ batches ──▶ losses ──▶ gradcache ──▶ trainer
+"""

@@ -14,6 +14,7 @@ import cde_core
 from cde_core.errors import ModelError
 from cde_core.model.context import Context
 from cde_core.model.encode import TextEncoder
+from cde_core.model.hub import folder_of
 from cde_core.text import Purpose
 from cde_eval.embed import progress_bar
 from cde_eval.encoders.biencoder import folder_revision
@@ -64,10 +65,7 @@ def load(argument: str, options: LoadOptions) -> Cde:
     """
     if not argument:
         raise ModelError("`cde` needs a model: cde:FOLDER or cde:org/name.")
+    folder = folder_of(argument)
     model = cde_core.load(argument, device=options.device, dtype=options.dtype)
-    folder = Path(argument)
-    if folder.is_dir():
-        name, revision = f"local/{folder.resolve().name}", folder_revision(folder)
-    else:
-        name, revision = argument, model.fingerprint
-    return Cde(model, name, revision, options.dtype)
+    name = f"local/{folder.resolve().name}" if Path(argument).is_dir() else argument
+    return Cde(model, name, folder_revision(folder), options.dtype)

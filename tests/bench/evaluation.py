@@ -17,7 +17,6 @@ TASKS = {
     "AmazonCounterfactualClassification": ["--data", str(DATA / "mteb")],
     "cranfield": ["--data", str(DATA / "beir")],
     "DocsNumpy": [],
-    "DocsModuleClustering": [],
 }
 
 THROUGH_MTEB = """

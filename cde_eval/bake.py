@@ -94,7 +94,8 @@ def bake(
     documents = file_documents(corpus)
     encoder = load_encoder(model, options or LoadOptions())
     _require_context(encoder)
-    size = encoder.context_size if size is None else size
+    if size is None:  # a corpus smaller than the model's context is read whole, each document once
+        size = min(encoder.context_size or len(documents), len(documents))
     source = f"file:{corpus}"
     sample = draw_sample(documents, size, source=source, key="bake", seed=seed, protocol=PAPER)
     baked = _baked(encoder, sample)

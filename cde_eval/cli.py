@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -62,6 +62,8 @@ def mteb_(
         dtype: Precision of the model; vectors are always float32.
         output: Results folder.
     """
+    from tqdm.auto import tqdm
+
     from cde_eval.contexts import ContextPolicy
     from cde_eval.encoders import LoadOptions
     from cde_eval.protocols import protocol_named
@@ -85,7 +87,11 @@ def mteb_(
         rerank_as_search=rerank_prefix == "search",
         task_lookup=tuple(find_tasks(lent, data=data)) if lent else (),
     )
-    outcomes = list(evaluate(plan, output))
+    outcomes = []
+    for outcome in evaluate(plan, output):
+        outcomes.append(outcome)
+        if not isinstance(outcome, Failure):
+            tqdm.write(_finished(outcome), file=sys.stderr)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     records = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
     if records:
@@ -199,7 +205,13 @@ def _device(asked: str) -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _print_tables(records: list) -> None:  # type: ignore[type-arg]
+def _finished(record: Any) -> str:
+    scores = ", ".join("–" if one.main is None else f"{one.main:.4f}" for one in record.scores)
+    draw = f" draw {record.draw + 1} of {record.draws}" if record.draws > 1 else ""
+    return f"{record.task}: {record.model}, context {record.policy}{draw}: {scores}"
+
+
+def _print_tables(records: list[Any]) -> None:
     from cde_eval.report.tables import as_read, gain_table, score_table
 
     print(as_read(score_table(records)).to_string(index=False))
@@ -213,7 +225,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.simplefilter("ignore")
     try:
-        app.cli(prog="cde-eval", description=__doc__)
+        app.cli(prog="cde-eval", description="Text encoders on MTEB and BEIR, with context.")
     except CdeError as error:
         print(f"cde-eval: {error}", file=sys.stderr)
         sys.exit(2)

@@ -249,7 +249,7 @@ def _load(task: AbsTask, source: TaskSource) -> None:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         where = "the hub" if source.origin == "mteb" else source.origin
         raise TaskError(
-            f"The data of {source.name} cannot be loaded from {where}: {reason} "
+            f"The data of {source.name} cannot be loaded from {where}: {reason.rstrip('.')}. "
             "Download it, or name the folder that holds it with --data."
         ) from error
 

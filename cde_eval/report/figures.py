@@ -46,6 +46,7 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(left=False, labelsize=8)
     all_axes[0].set_yticks(range(len(tasks)), labels=tasks)
+    all_axes[0].set_ylim(-0.6, len(tasks) - 0.4)  # room for every marker of the outer tasks
     handles: dict[str, Any] = {}
     for axes in all_axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

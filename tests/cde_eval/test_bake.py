@@ -250,3 +250,11 @@ def test_the_command_writes_the_folder_and_says_where(tiny, corpus, tmp_path, mo
 def test_a_context_of_no_documents_cannot_be_drawn(corpus, tmp_path):
     with pytest.raises(CdeError, match="context of 0 documents"):
         bake("centred:minilm", corpus, tmp_path / "baked", size=0)
+
+
+def test_a_corpus_smaller_than_the_context_is_read_whole_and_once(minilm_folder, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("tea\ncoffee\nmilk\n")
+    out = bake(f"centred:biencoder:{minilm_folder}", corpus, tmp_path / "baked")
+    about = json.loads((out / "context.json").read_text())
+    assert (about["size"], about["pool"], about["with_replacement"]) == (3, 3, False)

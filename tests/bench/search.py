@@ -1,9 +1,13 @@
 """A whole retrieval evaluation with vectors at hand: ours against mteb's own path.
 
 100,000 documents of 384 dimensions, 1,000 queries, k = 1,000; loading of data is not timed, and
-scores must be equal.
+scores must be equal. Timed twice: warm, both through `mteb.evaluate`; and as the first evaluation
+of a fresh process, each the way a user comes by it, where `mteb.evaluate` still has to import
+sentence-transformers and `cde-eval` goes to the task directly.
 """
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -32,13 +36,15 @@ class VectorsAtHand:
         self.documents = rng.standard_normal((DOCUMENTS, DIM), dtype=np.float32)
         near = self.documents[:QUERIES]
         self.queries = near + 3 * rng.standard_normal((QUERIES, DIM), dtype=np.float32)
+        for vectors in (self.documents, self.queries):  # as sentence encoders give them
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def read_context(self, documents: Any, *, purpose: Purpose) -> None:
         return None
 
     def encode(self, texts: Any, *, purpose: Purpose, context: Any = None) -> Any:
-        rows = [int(text) for text in texts]
-        return (self.queries if purpose.role == "query" else self.documents)[rows]
+        at_hand = self.queries if purpose.role == "query" else self.documents
+        return at_hand[int(texts[0]) : int(texts[-1]) + 1]  # texts come in the order of rows
 
 
 class ThroughMteb(AbsEncoder):
@@ -79,6 +85,23 @@ def task() -> AbsTask:
     return made
 
 
+def first_evaluation(whose: str) -> None:
+    """Print the seconds that the first evaluation of this process takes."""
+    vectors, one = VectorsAtHand(), task()
+    started = time.perf_counter()
+    if whose == "ours":
+        one.evaluate(MtebEncoder(vectors), "test", encode_kwargs={"batch_size": 32})
+    else:
+        mteb.evaluate(ThroughMteb(vectors), one, cache=None, show_progress_bar=False)
+    print(time.perf_counter() - started)
+
+
+def in_a_fresh_process(whose: str) -> float:
+    command = [sys.executable, "-m", "tests.bench.search", whose]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
 def run() -> list[Row]:
     import sentence_transformers  # noqa: F401  (mteb.evaluate imports it, which is not timed)
 
@@ -103,6 +126,7 @@ def run() -> list[Row]:
     for kept in (*seconds.values(), *searching.values()):
         del kept[0]  # the first round warms up: memory comes from the system page by page
     assert round(scores["ours"], 4) == round(scores["mteb"], 4), scores
+    fresh = {name: [in_a_fresh_process(name) for _ in range(3)] for name in ("ours", "mteb")}
     size = "vectors at hand, 100k x 384, 1000 queries, k = 1000"
     return [
         Row(
@@ -120,4 +144,15 @@ def run() -> list[Row]:
             detail=f"{min(seconds['ours']):.2f} s against {min(seconds['mteb']):.2f} s, "
             f"nDCG@10 {scores['ours']:.4f} both",
         ),
+        Row(
+            "the same, as the first evaluation of a fresh process",
+            peer="mteb",
+            ratio=median_of(fresh["mteb"], fresh["ours"]),
+            wanted=5.0,
+            detail=f"{min(fresh['ours']):.2f} s against {min(fresh['mteb']):.2f} s",
+        ),
     ]
+
+
+if __name__ == "__main__":
+    first_evaluation(sys.argv[1])

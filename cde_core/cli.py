@@ -1,101 +1,103 @@
 """The command `cde-train`: arguments in, one call, results to stdout.
 
-    cde-train init BACKBONE --out DIR      a two-stage model, ready to be trained
+cde-train RECIPE.yaml [--steps 40 --output DIR]     train; the same again continues
+cde-train run       the same by name; the folder of a started run continues it
+cde-train data      read pairs, and say what they are
+cde-train cluster   cluster a recipe's pairs, and show some clusters
+cde-train sweep     train a recipe for every cell of a grid
+cde-train recipes   what the recipes of a folder are about
+cde-train init      an untrained two-stage model out of pretrained encoders
+cde-train export    a model in the format that its authors publish
 
-A mistake that the user can mend is answered in one line, with exit status 2; anything else is our
-bug and keeps its traceback.
+Whatever follows a recipe overrides its fields: `cde-train RECIPE.yaml --help` lists them. A mistake
+that the user can mend is answered in one line, with exit status 2; anything else is our bug and
+keeps its traceback.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
 
 import tyro
 
-from cde_core.errors import CdeError
+from cde_core.commands.models import export, init
+from cde_core.commands.training import cluster, data, recipes, run, sweep
+from cde_core.errors import CdeError, ConfigError, did_you_mean
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    command.__name__: command for command in (run, data, cluster, sweep, recipes, init, export)
+}
+
+DESCRIPTION = """Train text encoders that read their corpus first.
+
+`cde-train RECIPE.yaml` trains a recipe; whatever follows it overrides its fields, such as
+--steps 40 --output DIR, and `cde-train RECIPE.yaml --help` lists them. The same command on a
+started DIR continues it."""
 
 app = tyro.extras.SubcommandApp()
-
-
-@app.command
-def init(
-    backbone: Annotated[str, tyro.conf.Positional],
-    /,
-    *,
-    out: Path,
-    first_stage: str | None = None,
-    context_documents: int = 512,
-    tokens_per_document: int = 1,
-    soft_prompts: int = 8,
-    attention: Literal["prefix", "joint"] = "prefix",
-    context_bias: float = -6.0,
-    residual_head: bool = True,
-    pool_instruction: bool = True,
-    null_context: bool = True,
-    rotary_on_context: bool = False,
-    prefixes: bool = True,
-    max_length: int | None = None,
-    seed: int = 0,
-) -> None:
-    """Make an untrained two-stage model out of pretrained encoders.
-
-    Args:
-        backbone: Folder or hub name of the encoder that becomes the second stage.
-        out: Folder for the model.
-        first_stage: Encoder that becomes the first stage; by default the same.
-        context_documents: Documents that the model reads first.
-        tokens_per_document: First-stage vectors per document.
-        soft_prompts: Learned rows between context and text.
-        attention: prefix: context is computed once per corpus; joint: as published, and slower.
-        context_bias: First value of the bias on attention to the context (prefix attention only).
-            At -6 embeddings start at cosine 0.996 or more to the backbone's own, so training starts
-            from what the backbone can do; at -4 the worst start at 0.94, and lower than -6 the
-            context hardly gets gradients.
-        residual_head: Add the pooled vector to the output head, which then starts at zero.
-        pool_instruction: Let the prefix's tokens count in the mean.
-        null_context: Learn a stand-in for absent context.
-        rotary_on_context: Let rotary positions tell context vectors apart.
-        prefixes: Put the prefix of its purpose before every text.
-        max_length: Tokens read of a text; by default as the backbone.
-        seed: Of the parts that are new.
-    """
-    from cde_core.model.checkpoint import load, save  # imports torch; --help must not wait for it
-    from cde_core.model.config import ContextualConfig
-    from cde_core.model.initialise import contextual_from
-
-    second = load(backbone, device="cpu")
-    first = load(first_stage, device="cpu") if first_stage else second
-    config = ContextualConfig(
-        first=first.model.backbone.config,
-        second=second.model.backbone.config,
-        context_documents=context_documents,
-        tokens_per_document=tokens_per_document,
-        soft_prompts=soft_prompts,
-        context_attention=attention,
-        context_bias_init=context_bias if attention == "prefix" else None,
-        residual_head=residual_head,
-        pool_instruction=pool_instruction,
-        colon_id=second.reader.colon_id,
-        null_context=null_context,
-        rotary_on_context=rotary_on_context,
-        prefixes=prefixes,
-        max_length=max_length or second.model.config.max_length,
-        backbone_name=backbone,
-    )
-    model = contextual_from(second, first, config, seed=seed)
-    parameters = sum(parameter.numel() for parameter in model.model.parameters())
-    print(f"{parameters:,} parameters, untrained  →  {save(model, out)}")
+for command in COMMANDS.values():
+    app.command(command)
 
 
 def main() -> None:
     """Run the command, and print what the user can mend as one line."""
     try:
-        app.cli(prog="cde-train", description=__doc__)
+        _run(_with_command(sys.argv[1:]))
     except CdeError as error:
         print(f"cde-train: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _with_command(arguments: Sequence[str]) -> Sequence[str]:
+    """A recipe in the place of a command is to be run."""
+    first = arguments[0] if arguments else "--help"
+    if first.startswith("-") or first in COMMANDS:
+        return arguments
+    if not Path(first).suffix and not Path(first).exists():
+        raise ConfigError(
+            f"{first} is neither a command nor a recipe.{did_you_mean(first, COMMANDS)} "
+            "`cde-train --help` lists the commands."
+        )
+    return ["run", *arguments]
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Give a command its own options, and what is left to the recipe's fields."""
+    command = COMMANDS.get(arguments[0]) if len(arguments) > 1 else None
+    parameters = inspect.signature(command).parameters if command else {}
+    if command is None or "fields" not in parameters or arguments[1].startswith("-"):
+        app.cli(prog="cde-train", description=DESCRIPTION, args=arguments)
+        return
+    if command is not run and {"-h", "--help"} & {*arguments}:
+        arguments = [arguments[0], "--help"]
+        app.cli(prog="cde-train", description=DESCRIPTION, args=arguments)
+        return
+    own, fields = _split(arguments[1:], {f"--{name}" for name in parameters} - {"--fields"})
+    with_fields = functools.partial(command, fields=tuple(fields))
+    tyro.cli(with_fields, prog=f"cde-train {arguments[0]}", args=own)
+
+
+def _split(arguments: Sequence[str], own: set[str]) -> tuple[list[str], list[str]]:
+    """Options named in `own`, and what stands before any; then all others, with their values."""
+    parts: tuple[list[str], list[str]] = ([], [])
+    into = parts[0]
+    for argument in arguments:
+        if argument.startswith("-") and not _is_number(argument):
+            into = parts[argument.partition("=")[0] not in own]
+        into.append(argument)
+    return parts
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

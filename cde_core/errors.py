@@ -5,7 +5,8 @@
     ├── DataError       a file whose content is not what its format promises
     ├── ModelError      a model folder or name that does not give a model
     ├── TaskError       a task that does not exist, or that an encoder cannot do
-    └── ContextError    a context that cannot be drawn or read
+    ├── ContextError    a context that cannot be drawn or read
+    └── TrainingError   a run that cannot go on
 
 A `CdeError` is for the user: the commands print its text as one line (what was asked, what was
 found, what to do) and end with status 2. Any other exception is our bug and keeps its traceback.
@@ -39,6 +40,10 @@ class TaskError(CdeError):
 
 class ContextError(CdeError):
     """A context that cannot be drawn or read."""
+
+
+class TrainingError(CdeError):
+    """A run that cannot go on."""
 
 
 def did_you_mean(asked: str, known: Iterable[str], *, most: int = 3) -> str:

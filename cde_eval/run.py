@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -68,6 +68,17 @@ class Evaluation:
     task_lookup: tuple[TaskSource, ...] = ()
     """Tasks that a policy `task:NAME` may name."""
 
+    loaded: Mapping[str, Encoder] = field(default_factory=dict)
+    """Models that are in memory already, by the names that `models` has for them."""
+
+    def encoder(self, model: str) -> Encoder:
+        """The encoder that a name in `models` stands for.
+
+        Raises:
+            ModelError: If it cannot be loaded.
+        """
+        return self.loaded[model] if model in self.loaded else load_encoder(model, self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -94,13 +105,13 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
     """
     _quiet()
     for model in plan.models:  # a model that does not load is known before work starts
-        load_encoder(model, plan.options)
+        plan.encoder(model)
     steps = [(task, model) for task in plan.tasks for model in plan.models]
     bar = tqdm(steps, desc="evaluations", unit="", disable=True if len(steps) < 2 else None)
     for source, model in bar:
         bar.set_postfix_str(f"{model} · {source.name}")
         try:
-            encoder = load_encoder(model, plan.options)
+            encoder = plan.encoder(model)
             kind = source.task_type or str(source.make().metadata.type)
             if encoder.task_types is not None and kind not in encoder.task_types:
                 reason = f"{model} does not do {kind} tasks; {source.name} is left out."
@@ -125,7 +136,7 @@ def evaluate_one(
 
     A record made from other data than the task has now (its revision tells) is made again.
     """
-    encoder = load_encoder(model, plan.options)
+    encoder = plan.encoder(model)
     task = source.make()
     seen_by_mteb = MtebEncoder(
         encoder,

@@ -297,7 +297,7 @@ class TextEncoder:
             lengths = [max(length, longest) for length in lengths]
             order: list[int] = []
             found = []
-            for batch in token_budget_batches(lengths, budget, extra=self._rows_in_front()):
+            for batch in token_budget_batches(lengths, budget, extra=self.rows_in_front):
                 ids, mask = pad([tokens[i] for i in batch], to=longest)
                 mask = None if mask is None else mask.to(self.device)
                 found.append(step(ids.to(self.device), mask).float().cpu())
@@ -308,7 +308,8 @@ class TextEncoder:
             parts.append(torch.empty_like(vectors).index_copy_(0, torch.tensor(order), vectors))
         return torch.cat(parts[1:] or parts).numpy()
 
-    def _rows_in_front(self) -> int:
+    @property
+    def rows_in_front(self) -> int:
         """Rows that travel with every text through every layer."""
         if not isinstance(self.model, ContextualEncoder):
             return 0

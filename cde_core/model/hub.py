@@ -21,12 +21,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cde_core.errors import ModelError
+from cde_core.plugins import plugin, plugin_names
+
+MODELS = "cde_core.models"
+"""Entry points that give a model's folder, by a name of its own such as "minilm"."""
 
 WANTED = ["*.json", "vocab.txt", "1_Pooling/*.json", "model.safetensors", "pytorch_model.bin"]
 
 
 def folder_of(name: str | Path) -> Path:
-    """Folder with the model's files.
+    """Folder with the model's files; a plug-in's name goes before the hub's.
 
     Raises:
         ModelError: If there is no such folder and the hub does not give one.
@@ -34,6 +38,9 @@ def folder_of(name: str | Path) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
+    if str(name) in plugin_names(MODELS):
+        given: Path = plugin(MODELS, str(name))()
+        return given
     if isinstance(name, Path) or str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
         raise ModelError(f"There is no model folder {name}.")
     try:

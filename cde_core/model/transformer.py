@@ -124,6 +124,7 @@ class Layer(nn.Module):
     def __init__(self, config: BackboneConfig, *, first: bool) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
+        self.dropout = 0.0
         self.attention = Attention(config)
         # A pre-norm stack normalises its embeddings, so its first layer need not do so again.
         self.attention_norm = nn.Identity() if self.pre and first else norm(config)
@@ -160,15 +161,27 @@ class Layer(nn.Module):
             self.attention_norm(kept) if self.pre else kept,
             None if rotation is None else rotation.last(keep),
         )
-        kept = kept + self.attention(
-            queries, own, mask=mask, before=before, before_bias=before_bias
+        kept = kept + self._drop(
+            self.attention(queries, own, mask=mask, before=before, before_bias=before_bias)
         )
         if self.pre:
-            after_pre: Tensor = kept + self.feed_forward(self.feed_forward_norm(kept))
-            return after_pre
+            return kept + self._drop(self.feed_forward(self.feed_forward_norm(kept)))
         kept = self.attention_norm(kept)
-        after_post: Tensor = self.feed_forward_norm(kept + self.feed_forward(kept))
-        return after_post
+        rows: Tensor = self.feed_forward_norm(kept + self._drop(self.feed_forward(kept)))
+        return rows
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+def set_dropout(model: nn.Module, probability: float) -> None:
+    """Let every layer of a model drop entries of what it adds, while it is being trained.
+
+    Dropout belongs to a run and not to a model, so no configuration has it and none is saved.
+    """
+    for module in model.modules():
+        if isinstance(module, Layer):
+            module.dropout = probability
 
 
 def norm(config: BackboneConfig) -> nn.LayerNorm:

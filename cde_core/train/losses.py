@@ -46,6 +46,18 @@ class Columns(NamedTuple):
         queries = torch.arange(len(self.answers), device=self.owners.device)
         return queries[:, None] == self.owners
 
+    def of(self, queries: Tensor) -> Columns:
+        """The same for some of the queries (n,), which are then numbered from 0."""
+        place = torch.full_like(self.answers, -1)
+        place[queries] = torch.arange(len(queries), device=place.device)
+        return Columns(self.answers[queries], place[self.owners])
+
+    def among(self, documents: Tensor) -> Columns:
+        """The same with some of the columns (c,) alone, every answer among them."""
+        place = torch.full_like(self.owners, -1)
+        place[documents] = torch.arange(len(documents), device=place.device)
+        return Columns(place[self.answers], self.owners[documents])
+
 
 def columns(
     queries: int, negatives: int = 0, *, devices: int = 1, device: torch.device | None = None
@@ -115,6 +127,22 @@ def contrastive_loss(
         ConfigError: If the temperature is not positive.
         ValueError: If the columns do not describe these queries and documents.
     """
+    logits = partition(queries, documents, columns, masked=masked, temperature=temperature)
+    return F.cross_entropy(logits, columns.answers)
+
+
+def partition(
+    queries: Tensor,
+    documents: Tensor,
+    columns: Columns,
+    *,
+    masked: Tensor | None = None,
+    temperature: float = 0.02,
+) -> Tensor:
+    """Logits (B, C), float32, that `contrastive_loss` takes the cross-entropy of; same arguments.
+
+    Columns that do not count stand at minus infinity.
+    """
     if temperature <= 0:
         raise ConfigError(f"temperature is {temperature}; it must be positive.")
     shape = (len(columns.answers), len(columns.owners))
@@ -123,7 +151,7 @@ def contrastive_loss(
     logits = F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T / temperature
     if masked is not None:
         logits = logits.masked_fill(masked & ~_at(columns.answers, masked), float("-inf"))
-    return F.cross_entropy(logits.float(), columns.answers)
+    return logits.float()
 
 
 def _at(answers: Tensor, like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import sys
 import warnings
 from importlib import import_module
 
-NAMES = ("search", "evaluation", "encoding")
+NAMES = ("search", "evaluation", "encoding", "clustering")
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The commands of `cde-train`, one function each; cli.py offers them."""

@@ -1,0 +1,195 @@
+"""Everything that a run needs before its first step, made or found in the cache.
+
+    sources ──▶ pairs ──▶ surrogate vectors ──▶ clusters ──▶ TrainingData ──▶ batch, by its number
+                                 └──▶ filter ──────────────────▲
+
+Each of these is kept on disk under the digest of what it was made from, so a second run with the
+same data starts at once, and `cde-train data` and `cde-train cluster` show what a run will use.
+Where several processes train, the first prepares and the others read what it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cde_core.errors import ConfigError
+from cde_core.model.context_cache import cache_folder
+from cde_core.recipe import ClusterConfig, FilterConfig, Recipe
+from cde_core.train.clusters import Clusters, cluster_pairs, one_cluster_per_domain
+from cde_core.train.distributed import World
+from cde_core.train.filtering import Filter
+from cde_core.train.log import WorkBar
+from cde_core.train.packing import Packing, pack
+from cde_core.train.pairs import Pairs
+from cde_core.train.sources import prepare_pairs
+from cde_core.train.surrogates import PairVectors, Surrogate, embed_pairs, surrogate_named
+
+Say = Callable[[str], object]
+"""Told what was done, in a line."""
+
+
+def training_cache() -> Path:
+    """Where pairs, vectors and clusters are kept: `train` in the folder of CDE_EVAL_CACHE."""
+    return cache_folder() / "train"
+
+
+@dataclass
+class TrainingData:
+    """Pairs in the order in which a run sees them."""
+
+    pairs: Pairs
+    clusters: Clusters
+    filter: Filter
+    recipe: Recipe
+    _epoch: tuple[int, Packing] | None = field(default=None, init=False)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches that one pass over the pairs gives."""
+        return len(self.packing(0).batches)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.recipe.steps or self.recipe.epochs * self.batches_per_epoch
+
+    def rows(self, step: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Pairs (B,) of the batch of a step."""
+        epoch, number = divmod(step, self.batches_per_epoch)
+        rows: np.ndarray[tuple[int], np.dtype[np.int64]] = self.packing(epoch).batches[number]
+        return rows
+
+    def packing(self, epoch: int) -> Packing:
+        """The batches of an epoch."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            settings = self.recipe.batches
+            packing = pack(
+                self.clusters,
+                batch_size=settings.size,
+                order=settings.packing,
+                across_domains=settings.across_domains,
+                seed=self.recipe.seed,
+                epoch=epoch,
+            )
+            self._epoch = (epoch, packing)
+        return self._epoch[1]
+
+
+def prepare(recipe: Recipe, world: World, say: Say) -> TrainingData:
+    """Read or make pairs, vectors, clusters and filter; one process first, then the others.
+
+    Raises:
+        ConfigError: If the recipe does not fit the data.
+        DataError: If a source cannot be read.
+    """
+    if not world.leads:
+        world.wait()
+    data = _prepare(recipe, say if world.leads else _silent)
+    if world.leads:
+        world.wait()
+    return data
+
+
+def _prepare(recipe: Recipe, say: Say) -> TrainingData:
+    pairs = read_pairs(recipe, say)
+    clusters = clusters_of(recipe.clusters, pairs, say, device=recipe.device)
+    data = TrainingData(pairs, clusters, _filter(recipe, pairs, say), recipe)
+    _describe(data, say)
+    return data
+
+
+def read_pairs(recipe: Recipe, say: Say) -> Pairs:
+    """The pairs of a recipe."""
+    settings = recipe.data
+    prepared = prepare_pairs(
+        settings.sources,
+        only_domains=settings.only_domains,
+        exclude_domains=settings.exclude_domains,
+        skip_bad_rows=settings.skip_bad_rows,
+        most_per_source=settings.most_per_source,
+        cache=training_cache(),
+    )
+    pairs = prepared.pairs
+    say(f"{len(pairs):,} pairs, {len(pairs.domains):,} domains")
+    if prepared.bad_rows:
+        say(f"{prepared.bad_rows:,} bad rows skipped")
+    return pairs
+
+
+def surrogate_for(
+    settings: ClusterConfig | FilterConfig, pairs: Pairs, *, device: str
+) -> Surrogate:
+    """The surrogate that clusters or a filter ask for."""
+    return surrogate_named(
+        settings.surrogate,
+        pairs=pairs,
+        device=None if device == "auto" else device,
+        max_length=settings.surrogate_length,
+    )
+
+
+def vectors_of(
+    settings: ClusterConfig | FilterConfig, pairs: Pairs, say: Say, *, device: str
+) -> PairVectors:
+    """A surrogate's vectors of all pairs, with a bar while they are made."""
+    surrogate = surrogate_for(settings, pairs, device=device)
+    texts = 2 * len(pairs) + int(pairs.first_negative[-1])
+    with WorkBar(texts, f"{settings.surrogate} reads the pairs", say) as progress:
+        return embed_pairs(pairs, surrogate, cache=training_cache(), progress=progress)
+
+
+def clusters_of(settings: ClusterConfig, pairs: Pairs, say: Say, *, device: str) -> Clusters:
+    """The clusters of all pairs; with size 0, every domain is one."""
+    if not settings.size:
+        say("no clusters: batches are random within their domain")
+        return one_cluster_per_domain(pairs.domain_of)
+    clusters = cluster_pairs(
+        vectors_of(settings, pairs, say, device=device),
+        pairs.domain_of,
+        size=settings.size,
+        dimensions=settings.dimensions,
+        iterations=settings.iterations,
+        attempts=settings.attempts,
+        seed=settings.seed,
+        points=settings.points,
+        cache=training_cache(),
+    )
+    say(f"{len(clusters.centroids):,} clusters, inertia {clusters.inertia:.4f}")
+    return clusters
+
+
+def _filter(recipe: Recipe, pairs: Pairs, say: Say) -> Filter:
+    settings = recipe.filter
+    asked = recipe.clusters if settings.surrogate == "clusters" else settings
+    vectors, surrogate = None, None
+    if asked.surrogate and settings.when == "before":
+        vectors = vectors_of(asked, pairs, say, device=recipe.device)
+    elif asked.surrogate:
+        surrogate = surrogate_for(asked, pairs, device=recipe.device)
+    return Filter(
+        vectors=vectors,
+        surrogate=surrogate,
+        margin=settings.margin,
+        threshold=settings.threshold,
+        duplicates=settings.duplicates,
+    )
+
+
+def _describe(data: TrainingData, say: Say) -> None:
+    packing, size = data.packing(0), data.recipe.batches.size
+    if not len(packing.batches):
+        largest = int(np.bincount(data.pairs.domain_of).max())
+        raise ConfigError(
+            f"No domain fills a batch of {size}: the largest has {largest} pairs. Set batches.size "
+            f"to {largest} or less, or batches.across_domains to leftovers or always."
+        )
+    left_out = f", {len(packing.left_out):,} pairs left out" if len(packing.left_out) else ""
+    say(f"{len(packing.batches):,} batches of {size} an epoch{left_out}; {data.steps:,} steps")
+
+
+def _silent(line: str) -> None:
+    """Say nothing: another process speaks."""

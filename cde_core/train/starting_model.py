@@ -1,0 +1,144 @@
+"""The model that a run starts from, as its recipe describes it.
+
+    ModelConfig ──▶ load backbones ──▶ keep some layers ──▶ biencoder, or two stages ──▶ TextEncoder
+
+A backbone is a sentence encoder or a plain language model; a checkpoint of ours is taken as it is,
+so a second phase of training starts where the first ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from cde_core.errors import ConfigError
+from cde_core.model.biencoder import Biencoder
+from cde_core.model.checkpoint import load, reader_for
+from cde_core.model.config import BiencoderConfig, ContextualConfig
+from cde_core.model.contextual import ContextualEncoder
+from cde_core.model.encode import TextEncoder
+from cde_core.model.initialise import contextual_from
+from cde_core.model.transformer import set_dropout
+from cde_core.recipe import ModelConfig
+
+
+def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> TextEncoder:
+    """Build or load the model, on the CPU in float32.
+
+    Args:
+        settings: Of the recipe.
+        temperature: Of the loss; kept in the model's config as the logit scale.
+        seed: Of the parts that are new.
+
+    Raises:
+        ConfigError: If the backbone cannot be what the recipe asks for.
+        ModelError: If it cannot be loaded.
+    """
+    second = load(settings.backbone, device="cpu", cache=None)
+    if settings.kind == "biencoder":
+        encoder = _biencoder(second, settings, temperature)
+    elif isinstance(second.model, ContextualEncoder):
+        encoder = _continued(second, second.model, settings, temperature)
+    else:
+        first = (
+            load(settings.first_stage, device="cpu", cache=None) if settings.first_stage else second
+        )
+        encoder = _two_stages(second, first, settings, temperature, seed)
+    set_dropout(encoder.model, settings.dropout)
+    return encoder
+
+
+def _biencoder(encoder: TextEncoder, settings: ModelConfig, temperature: float) -> TextEncoder:
+    if not isinstance(encoder.model, Biencoder):
+        raise ConfigError(
+            f"model.kind is biencoder, but {settings.backbone} is a contextual model; name a "
+            "backbone without context, or set model.kind to contextual."
+        )
+    encoder = keep_layers(encoder, settings.layers)
+    config = dataclasses.replace(
+        encoder.model.config,
+        max_length=settings.max_length,
+        prefixes=settings.prefixes,
+        logit_scale=1 / temperature,
+    )
+    return _with_config(encoder, config)
+
+
+def _continued(
+    encoder: TextEncoder, model: ContextualEncoder, settings: ModelConfig, temperature: float
+) -> TextEncoder:
+    """A trained two-stage model; its shape stays, the limits are the recipe's."""
+    if settings.layers or settings.first_layers:
+        raise ConfigError(
+            f"{settings.backbone} is a contextual model already, whose layers all stay; leave "
+            "model.layers and model.first_layers at 0."
+        )
+    config = dataclasses.replace(
+        model.config,
+        max_length=settings.max_length,
+        context_documents=settings.context_documents,
+        logit_scale=1 / temperature,
+    )
+    return _with_config(encoder, config)
+
+
+def _two_stages(
+    second: TextEncoder,
+    first: TextEncoder,
+    settings: ModelConfig,
+    temperature: float,
+    seed: int,
+) -> TextEncoder:
+    second = keep_layers(second, settings.layers)
+    first = keep_layers(first, settings.first_layers or settings.layers)
+    prefix = settings.attention == "prefix"
+    config = ContextualConfig(
+        first=first.model.backbone.config,
+        second=second.model.backbone.config,
+        context_documents=settings.context_documents,
+        tokens_per_document=settings.tokens_per_document,
+        soft_prompts=settings.soft_prompts,
+        context_attention=settings.attention,
+        context_bias_init=settings.context_bias if prefix else None,
+        residual_head=settings.residual_head,
+        pool_instruction=settings.pool_instruction,
+        colon_id=second.reader.colon_id,
+        null_context=settings.null_context,
+        rotary_on_context=settings.rotary_on_context,
+        prefixes=settings.prefixes,
+        max_length=settings.max_length,
+        logit_scale=1 / temperature,
+        backbone_name=settings.backbone,
+    )
+    return contextual_from(second, first, config, seed=seed)
+
+
+def keep_layers(encoder: TextEncoder, count: int) -> TextEncoder:
+    """A biencoder with the first `count` layers of this one's backbone; 0: all.
+
+    Raises:
+        ConfigError: If it has fewer, or is no biencoder.
+    """
+    model = encoder.model
+    if not isinstance(model, Biencoder):
+        raise ConfigError(
+            f"{encoder.name} is contextual itself, so it cannot be one of two stages."
+        )
+    backbone = model.config.backbone
+    if count == 0 or count == backbone.layers:
+        return encoder
+    if count > backbone.layers:
+        raise ConfigError(
+            f"{encoder.name} has {backbone.layers} layers, fewer than the {count} asked for."
+        )
+    config = dataclasses.replace(model.config, backbone=dataclasses.replace(backbone, layers=count))
+    kept = Biencoder(config)
+    wanted = kept.state_dict()
+    kept.load_state_dict({k: v for k, v in model.state_dict().items() if k in wanted})
+    return TextEncoder(kept, encoder.reader, name=encoder.name)
+
+
+def _with_config(encoder: TextEncoder, config: BiencoderConfig | ContextualConfig) -> TextEncoder:
+    """The same weights under another config, whose shapes are the same."""
+    model = Biencoder(config) if isinstance(config, BiencoderConfig) else ContextualEncoder(config)
+    model.load_state_dict(encoder.model.state_dict())
+    return TextEncoder(model, reader_for(config, encoder.reader.tokenizer), name=encoder.name)

@@ -1,0 +1,379 @@
+"""The loop: batch, gradient, step, and everything that must survive an accident.
+
+    recipe ──▶ prepare ──▶ starting_model ──▶ for every step: batch_gradient ──▶ AdamW ──▶ model/
+                                                    │
+                                metrics.jsonl, checkpoints/, evaluation
+
+All that a step depends on follows from the recipe, the step's number and the weights. So a run that
+was killed at any moment and started again ends with the same weights as one that was not, bit for
+bit on a CPU, and the same command continues it.
+
+A run's folder:
+
+    recipe.yaml       everything that decided it          metrics.jsonl   a line per step
+    checkpoints/      the last ones, to continue from     model/          what came out
+    result.json       the end: losses, scores, versions
+
+Source: Morris and Rush (2024), sections 4 and 5, https://arxiv.org/abs/2410.02525
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from cde_core.errors import ConfigError, TrainingError
+from cde_core.model.checkpoint import save
+from cde_core.model.contextual import ContextualEncoder
+from cde_core.plugins import plugin
+from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
+from cde_core.train.batches import BatchPlan, BatchTexts, plan_batch, texts_of
+from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
+from cde_core.train.distributed import World
+from cde_core.train.filtering import Masks
+from cde_core.train.gradients import BatchLoss, HowToCompute, batch_gradient
+from cde_core.train.log import MetricsLog, TrainingBar
+from cde_core.train.optimiser import (
+    clip_gradients,
+    learning_rate_at,
+    make_optimiser,
+    set_learning_rate,
+)
+from cde_core.train.preparation import prepare
+from cde_core.train.starting_model import starting_model
+
+CHECKPOINTS, METRICS, RESULT, RECIPE, MODEL = (
+    *("checkpoints", "metrics.jsonl", "result.json", "recipe.yaml", "model"),
+)
+LAST_STEPS = 20
+"""Steps over which the final loss and accuracy are averaged."""
+
+
+def train(recipe: Recipe) -> Path:
+    """Train a model, or go on training it, and return its folder.
+
+    Args:
+        recipe: Everything that decides the run; `output` is its folder.
+
+    Raises:
+        ConfigError: If the recipe cannot be followed, or the folder holds another run.
+        DataError: If the data cannot be read.
+        TrainingError: If the loss or a gradient is not a number.
+        SystemExit: After SIGTERM or SIGINT; the run is saved and can be continued.
+    """
+    if recipe.output is None:
+        raise ConfigError("The recipe says no output; add --output DIR.")
+    output = recipe.output
+    world = World.join(recipe.device)
+    try:
+        _claim(output, recipe, world)
+        if _is_finished(output, recipe):
+            _say(world, f"{output} is finished already")
+            return output / MODEL
+        run = Run(recipe, output, world)
+        with Interruptions() as interruptions:
+            run.go(interruptions)
+        return output / MODEL
+    finally:
+        world.leave()
+
+
+@dataclass
+class Interruptions:
+    """SIGTERM and SIGINT, which wait for the end of a step; the second time, they do not."""
+
+    asked: int = 0
+    _before: dict[int, Any] = field(default_factory=dict)
+
+    def __enter__(self) -> Interruptions:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.asked = number
+        signal.signal(number, self._before[number])
+
+    def anywhere(self, world: World) -> int:
+        """Number of the signal that any process got; 0: none did."""
+        flag = torch.tensor([float(self.asked)], device=world.device)
+        return int(world.total(flag).item()) and (self.asked or signal.SIGTERM)
+
+
+class Run:
+    """A training run from its recipe, at the step where it stands."""
+
+    def __init__(self, recipe: Recipe, output: Path, world: World) -> None:
+        self.recipe, self.output, self.world = recipe, output, world
+        self.digest = digest(recipe)
+        self.data = prepare(recipe, world, lambda line: _say(world, line))
+        self.encoder = starting_model(
+            recipe.model, temperature=recipe.loss.temperature, seed=recipe.seed
+        )
+        self.encoder.model.to(world.device)
+        self.parameters = list(self.encoder.model.parameters())
+        chosen = recipe.optimiser
+        self.optimiser = make_optimiser(
+            self.encoder.model,
+            learning_rate=chosen.learning_rate,
+            new_learning_rate=chosen.new_learning_rate,
+            weight_decay=chosen.weight_decay,
+            betas=chosen.betas,
+            epsilon=chosen.epsilon,
+            freeze=recipe.model.freeze,
+        )
+        self.how = HowToCompute(
+            tokens_at_once=recipe.batches.tokens_at_once,
+            keep_graphs=not recipe.batches.gradient_cache,
+            precision=getattr(torch, recipe.precision),
+        )
+        self.scores: dict[str, float] = {}
+        self.done = self._go_back_to_the_last_checkpoint()
+
+    def go(self, interruptions: Interruptions) -> None:
+        """Do the steps that are left, then write the model and the result."""
+        with self._log() as log, self._bar() as bar:
+            if self.done == 0:
+                self._evaluate(log, bar)
+            self.encoder.model.train()
+            for plan, texts, masks in self._batches():
+                self._step(plan, texts, masks, log, bar)
+                if self._evaluates_now():
+                    self._evaluate(log, bar)
+                asked = interruptions.anywhere(self.world)
+                if asked or self._saves_now():
+                    self._save()
+                if asked:
+                    bar.say(
+                        f"stopped after step {self.done:,}; the same command goes on from there"
+                    )
+                    sys.exit(128 + asked)
+        self._finish()
+
+    def _log(self) -> MetricsLog:
+        """Every process has one; the first's is the run's."""
+        name = METRICS if self.world.leads else f"{METRICS}.{self.world.rank}"
+        after = self.done or -1  # a new run drops even the scores of an untrained model
+        return MetricsLog(
+            self.output / name,
+            after_step=after,
+            tensorboard=self.recipe.tensorboard and self.world.leads,
+        )
+
+    def _bar(self) -> TrainingBar:
+        file = sys.stderr if self.world.leads else Path(os.devnull).open("w")
+        return TrainingBar(self.data.steps, done=self.done, file=file)
+
+    def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks]]:
+        """The batches that are left; each is made while the one before is computed."""
+        steps = range(self.done, self.data.steps)
+        with ThreadPoolExecutor(1) as ahead:
+            coming = [ahead.submit(self._batch, step) for step in steps[:1]]
+            for step in steps:
+                now = coming.pop().result()
+                coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
+                yield now
+
+    def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks]:
+        config, settings = self.encoder.model.config, self.recipe.model
+        contextual = isinstance(self.encoder.model, ContextualEncoder)
+        plan = plan_batch(
+            self.data.rows(step),
+            self.data.pairs,
+            step=step,
+            seed=self.recipe.seed,
+            hard_negatives=self.recipe.batches.hard_negatives,
+            context_documents=self.encoder.context_size,
+            tokens_per_document=settings.tokens_per_document,
+            sequence_dropout=settings.sequence_dropout if contextual else 0.0,
+            whole_context_dropout=settings.whole_context_dropout if contextual else 0.0,
+        )
+        prefixes = self.recipe.data.prefixes if config.prefixes else None
+        texts = texts_of(plan, self.data.pairs, prefixes)
+        return plan, texts, self.data.filter.masks(plan, texts)
+
+    def _step(
+        self, plan: BatchPlan, texts: BatchTexts, masks: Masks, log: MetricsLog, bar: TrainingBar
+    ) -> None:
+        started = time.perf_counter()
+        torch.manual_seed(_seed(self.recipe.seed, plan.step, self.world.rank))
+        self.optimiser.zero_grad(set_to_none=True)
+        report = batch_gradient(
+            self.encoder,
+            plan,
+            texts,
+            masks,
+            temperature=self.recipe.loss.temperature,
+            share_negatives=self.recipe.batches.share_negatives,
+            how=self.how,
+            world=self.world,
+        )
+        norm = clip_gradients(self.parameters, self.recipe.optimiser.clip)
+        self._require_numbers(plan.step, report, norm)
+        chosen = self.recipe.optimiser
+        factor = learning_rate_at(
+            plan.step, steps=self.data.steps, warmup=chosen.warmup, schedule=chosen.schedule
+        )
+        set_learning_rate(self.optimiser, factor)
+        self.optimiser.step()
+        self.done = plan.step + 1
+        seconds = time.perf_counter() - started
+        log.write(self.done, _metrics(report, norm, factor * chosen.learning_rate, seconds))
+        bar.update(
+            self.done,
+            loss=report.loss,
+            accuracy=report.accuracy,
+            pairs_per_second=len(plan.rows) / seconds,
+        )
+
+    def _require_numbers(self, step: int, report: BatchLoss, norm: float) -> None:
+        if math.isfinite(report.loss) and math.isfinite(norm):
+            return
+        kept = newest_checkpoint(self.output / CHECKPOINTS, warn=lambda _: None)
+        what = "gradient" if math.isfinite(report.loss) else "loss"
+        good = f"{kept.path} holds the run after step {kept.step}" if kept else "none is saved yet"
+        raise TrainingError(
+            f"The {what} of step {step + 1} is not a number; the last good checkpoint: {good}. "
+            "Lower optimiser.learning_rate, raise loss.temperature, or set precision to float32, "
+            "with a new --output."
+        )
+
+    def _go_back_to_the_last_checkpoint(self) -> int:
+        """Steps that are done already."""
+        checkpoint = newest_checkpoint(
+            self.output / CHECKPOINTS, warn=lambda line: _say(self.world, line)
+        )
+        if checkpoint is None:
+            return 0
+        checkpoint.restore(self.encoder, self.optimiser)
+        self.scores = dict(checkpoint.extra.get("scores", {}))
+        _say(self.world, f"going on after step {checkpoint.step:,}")
+        return checkpoint.step
+
+    def _saves_now(self) -> bool:
+        every = self.recipe.checkpoints.every
+        return self.done == self.data.steps or bool(every and self.done % every == 0)
+
+    def _save(self) -> None:
+        if self.world.leads:
+            save_checkpoint(
+                self.output / CHECKPOINTS,
+                self.encoder,
+                self.optimiser,
+                step=self.done,
+                recipe_digest=self.digest,
+                extra={"scores": self.scores},
+                keep=self.recipe.checkpoints.keep,
+            )
+        self.world.wait()
+
+    def _evaluates_now(self) -> bool:
+        every = self.recipe.evaluation.every
+        return bool(every) and (self.done % every == 0 or self.done == self.data.steps)
+
+    def _evaluate(self, log: MetricsLog, bar: TrainingBar) -> None:
+        if self.recipe.evaluation.every and self.world.leads:
+            evaluate = plugin("cde_core.evaluations", self.recipe.evaluation.by)
+            self.encoder.model.eval()
+            self.scores = evaluate(self.encoder, self.recipe.evaluation)
+            self.encoder.model.train()
+            log.write(self.done, {"scores": self.scores})
+            shown = " · ".join(f"{name} {score:.4f}" for name, score in self.scores.items())
+            bar.say(f"after step {self.done:,}: {shown}")
+        self.world.wait()
+
+    def _finish(self) -> None:
+        if self.world.leads:
+            self.encoder.model.eval()
+            save(self.encoder, self.output / MODEL)
+            _write(self.output / RESULT, json.dumps(self._result(), indent=2) + "\n")
+        self.world.wait()
+
+    def _result(self) -> dict[str, Any]:
+        lines = (self.output / METRICS).read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        steps = [row for row in rows if "loss" in row]
+        last = steps[-LAST_STEPS:]
+        return {
+            "name": self.recipe.name,
+            "recipe_digest": self.digest,
+            "steps": self.done,
+            "pairs": len(self.data.pairs),
+            "loss": sum(row["loss"] for row in last) / len(last),
+            "accuracy": sum(row["accuracy"] for row in last) / len(last),
+            "scores": self.scores,
+            "seconds": sum(row["seconds"] for row in steps),
+            "device": str(self.world.device),
+            "processes": self.world.size,
+            "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        }
+
+
+def _seed(*numbers: int) -> int:
+    """One seed out of several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _say(world: World, line: str) -> None:
+    if world.leads:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _metrics(report: BatchLoss, norm: float, rate: float, seconds: float) -> dict[str, float]:
+    return {
+        "loss": report.loss,
+        "accuracy": report.accuracy,
+        "ignored": report.ignored,
+        "gradient_norm": norm,
+        "learning_rate": rate,
+        "seconds": seconds,
+    }
+
+
+def _claim(output: Path, recipe: Recipe, world: World) -> None:
+    """Write the recipe to the run's folder, or find the same one there."""
+    kept = output / RECIPE
+    if kept.is_file():
+        other = read_recipe(kept)
+        if digest(other) != digest(recipe):
+            raise ConfigError(
+                f"{output} holds a run of another recipe ({'; '.join(differences(other, recipe))})."
+                " Name another --output, or repeat that run's own command."
+            )
+    elif output.exists() and any(output.iterdir()):
+        raise ConfigError(f"{output} is not empty and holds no run; name another --output.")
+    world.wait()
+    if world.leads:
+        output.mkdir(parents=True, exist_ok=True)
+        _write(kept, to_yaml(recipe))
+
+
+def _is_finished(output: Path, recipe: Recipe) -> bool:
+    try:
+        result = json.loads((output / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(result.get("recipe_digest") == digest(recipe))
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

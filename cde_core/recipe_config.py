@@ -84,7 +84,11 @@ class ModelConfig:
     """The same for the first stage; 0: as many as of the second."""
 
     max_length: int = 64
-    """Tokens read of a text, special tokens included."""
+    """Tokens that the model reads of a text, special tokens included."""
+
+    train_length: int = 0
+    """Tokens read of a text while training; fewer are faster, and what is learnt from them serves
+    longer texts too. 0: as many as max_length."""
 
     attention: Literal["prefix", "joint"] = "prefix"
     """prefix: context sees only itself, so it is computed once per corpus; joint: as published."""
@@ -100,6 +104,9 @@ class ModelConfig:
 
     context_bias: float = -4.0
     """First value of the bias on attention to the context (prefix attention only)."""
+
+    residual_first_head: bool = True
+    """Add the pooled vector to what the first stage's head makes of it."""
 
     residual_head: bool = True
     """Add the pooled vector to the output head, which then starts at zero."""
@@ -135,6 +142,8 @@ class ModelConfig:
         for name in ("context_documents", "tokens_per_document", "soft_prompts"):
             _at_least(f"model.{name}", getattr(self, name), 1)
         _at_least("model.max_length", self.max_length, 4)
+        if self.train_length:
+            _at_least("model.train_length", self.train_length, 4)
         for name in ("sequence_dropout", "whole_context_dropout", "dropout"):
             _probability(f"model.{name}", getattr(self, name))
         if not self.backbone:
@@ -416,11 +425,11 @@ class Recipe:
             raise ConfigError(
                 f"device is {self.device!r}; it can be auto, cpu, cuda, cuda:1 or mps."
             )
-        if self.batches.tokens_at_once < self.model.max_length:
+        longest = self.model.train_length or self.model.max_length
+        if self.batches.tokens_at_once < longest:
             raise ConfigError(
                 f"batches.tokens_at_once is {self.batches.tokens_at_once}, but one text may have "
-                f"model.max_length = {self.model.max_length} tokens; the least that works is "
-                f"{self.model.max_length}."
+                f"{longest} tokens; the least that works is {longest}."
             )
 
 

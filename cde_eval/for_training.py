@@ -25,9 +25,9 @@ from cde_eval.vectors import Vectors, unit_length
 
 if TYPE_CHECKING:
     from cde_core.model.encode import TextEncoder
-    from cde_core.train.pairs import Pair
-    from cde_core.train.source_kinds import SourceOfPairs
-    from cde_core.train.surrogates import Side
+    from cde_core.train.batching.surrogates import Side
+    from cde_core.train.data.pairs import Pair
+    from cde_core.train.data.source_kinds import SourceOfPairs
     from cde_eval.encoders import Encoder
     from cde_eval.results import RunRecord
     from cde_eval.run import Evaluation, Failure
@@ -51,7 +51,7 @@ class DocumentationPairs:
     @property
     def pairs(self) -> Iterator[Pair]:
         """Summary and documentation of every object."""
-        from cde_core.train.pairs import Pair
+        from cde_core.train.data.pairs import Pair
 
         for pair in self.documentation.pairs:
             yield Pair(query=pair.query, document=pair.document, domain=pair.domain)

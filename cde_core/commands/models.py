@@ -22,6 +22,7 @@ def init(
     soft_prompts: int = 8,
     attention: Literal["prefix", "joint"] = "prefix",
     context_bias: float = -6.0,
+    residual_first_head: bool = True,
     residual_head: bool = True,
     pool_instruction: bool = True,
     null_context: bool = True,
@@ -44,6 +45,8 @@ def init(
             At -6 embeddings start at cosine 0.996 or more to the backbone's own, so training starts
             from what the backbone can do; at -4 the worst start at 0.94, and lower than -6 the
             context hardly gets gradients.
+        residual_first_head: Add the pooled vector to the first stage's head, which then starts at
+            zero.
         residual_head: Add the pooled vector to the output head, which then starts at zero.
         pool_instruction: Let the prefix's tokens count in the mean.
         null_context: Learn a stand-in for absent context.
@@ -66,6 +69,7 @@ def init(
         soft_prompts=soft_prompts,
         context_attention=attention,
         context_bias_init=context_bias if attention == "prefix" else None,
+        residual_first_head=residual_first_head,
         residual_head=residual_head,
         pool_instruction=pool_instruction,
         colon_id=second.reader.colon_id,

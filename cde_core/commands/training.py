@@ -80,8 +80,8 @@ def data(
         skip_bad_rows=skip_bad_rows or asked.skip_bad_rows,
         most_per_source=most_per_source or asked.most_per_source,
     )
+    from cde_core.train.data.summary import as_text, summarise
     from cde_core.train.preparation import read_pairs
-    from cde_core.train.summary import as_text, summarise
 
     print(as_text(summarise(read_pairs(Recipe(data=asked), _say))))
 
@@ -104,7 +104,7 @@ def cluster(
         fields: Such as --clusters.size 64.
     """
     chosen = _recipe(recipe, fields)
-    from cde_core.train.cluster_report import describe_clusters
+    from cde_core.train.batching.cluster_report import describe_clusters
     from cde_core.train.preparation import clusters_of, read_pairs
 
     pairs = read_pairs(chosen, _say)

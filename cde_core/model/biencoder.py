@@ -26,14 +26,13 @@ class Biencoder(nn.Module):
         super().__init__()
         self.config = config
         self.backbone = Backbone(config.backbone)
-        self.head = _head(config.backbone.hidden) if config.head == "mlp" else nn.Identity()
+        self.head = nn.Identity() if config.head == "none" else _head(config.backbone.hidden)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, h), not normalised, of token ids (B, S); mask (B, S) true for real tokens."""
         rows = self.backbone(ids, mask)
         pooled = rows[:, 0] if self.config.pooling == "cls" else pooling.mean(rows, mask)
-        vectors: Tensor = self.head(pooled)
-        return vectors
+        return self._headed(pooled)
 
     def spans(
         self,
@@ -45,8 +44,11 @@ class Biencoder(nn.Module):
     ) -> Tensor:
         """Vectors (B, count, h) of contiguous spans of each text: the first stage's output."""
         rows = self.backbone(ids, mask)
-        vectors: Tensor = self.head(pooling.mean_of_spans(rows, mask, count, of=of))
-        return vectors
+        return self._headed(pooling.mean_of_spans(rows, mask, count, of=of))
+
+    def _headed(self, pooled: Tensor) -> Tensor:
+        vectors: Tensor = self.head(pooled)
+        return pooled + vectors if self.config.head == "residual" else vectors
 
 
 def _head(width: int) -> nn.Sequential:

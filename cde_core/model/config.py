@@ -108,8 +108,9 @@ class BiencoderConfig:
     backbone: BackboneConfig
     """The transformer."""
 
-    head: Literal["none", "mlp"] = "none"
-    """What follows pooling: nothing, or Linear → GELU → Linear (in a first stage)."""
+    head: Literal["none", "mlp", "residual"] = "none"
+    """What follows pooling: nothing, or Linear → GELU → Linear (in a first stage); residual: that,
+    added to what was pooled."""
 
     pooling: Literal["mean", "cls"] = "mean"
     """Which rows make the vector: all tokens, or the first."""
@@ -130,7 +131,7 @@ class BiencoderConfig:
     """Where the backbone's weights and tokenizer came from."""
 
     def __post_init__(self) -> None:
-        _require_choice("head", self.head, ("none", "mlp"))
+        _require_choice("head", self.head, ("none", "mlp", "residual"))
         _require_choice("pooling", self.pooling, ("mean", "cls"))
         _require_length_fits(self.max_length, self.backbone)
 
@@ -164,6 +165,9 @@ class ContextualConfig:
 
     rotary_on_context: bool = False
     """Whether rotary positions tell context vectors apart; if not, their order means nothing."""
+
+    residual_first_head: bool = False
+    """Whether the pooled vector is added to what the first stage's head makes of it."""
 
     residual_head: bool = False
     """Whether the pooled vector is added to what the output head makes of it."""

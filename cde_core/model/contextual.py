@@ -56,7 +56,7 @@ class ContextualEncoder(nn.Module):
         self.first_stage = Biencoder(
             BiencoderConfig(
                 backbone=config.first,
-                head="mlp",
+                head="residual" if config.residual_first_head else "mlp",
                 max_length=min(config.max_length, config.first.max_positions),
             )
         )

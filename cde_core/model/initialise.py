@@ -2,9 +2,10 @@
 
     encoder (second stage), encoder (first stage) ──▶ contextual_from ──▶ TextEncoder to be trained
 
-With prefix attention, a strongly negative context bias and a residual head whose last map is zero,
-training starts near the sentence encoder that the backbone already is: the output head adds nothing
-and the context whispers. Otherwise the new parts start as PyTorch starts them.
+With prefix attention, a strongly negative context bias and residual heads whose last maps are zero,
+training starts near the sentence encoder that the backbone already is: the output head adds
+nothing, the context vectors are the first encoder's own, and the context whispers. Otherwise the
+new parts start as PyTorch starts them.
 
 How low the bias starts is a trade. Where scores are equal, 512 context rows at a bias of b weigh as
 much as 512·e^b text tokens. On NFCorpus, a 6-layer MiniLM then starts at these cosines to its own
@@ -48,13 +49,21 @@ def contextual_from(
         torch.manual_seed(seed)
         model = ContextualEncoder(config)
     if config.residual_head:
-        for parameter in model.output_projection[-1].parameters():
-            torch.nn.init.zeros_(parameter)
+        _silence(model.output_projection)
+    if config.residual_first_head:
+        _silence(model.first_stage.head)
     weights = model.state_dict()
     weights |= _under("first_stage.backbone.", first)
     weights |= _under("backbone.", second)
     fill(model, weights, where=f"{second.name} over {first.name}")
     return TextEncoder(model, reader_for(config, second.reader.tokenizer), name=second.name)
+
+
+def _silence(head: torch.nn.Module) -> None:
+    """Let a head that is added to something add nothing at first."""
+    *_, last = head.children()
+    for parameter in last.parameters():
+        torch.nn.init.zeros_(parameter)
 
 
 def _under(prefix: str, encoder: TextEncoder) -> dict[str, Tensor]:

@@ -91,6 +91,10 @@ def published_config(config: ContextualConfig) -> dict[str, Any]:
     """
     if config.context_attention != "joint":
         raise ModelError("Only joint attention has a published format; save in our own.")
+    if config.residual_first_head:
+        raise ModelError(
+            "The published format has no residual head in the first stage; save in our own."
+        )
     if config.tokens_per_document > 1 and config.spans_of != "padded":
         raise ModelError(
             "The published format cuts padded documents into spans, and this model cuts their "

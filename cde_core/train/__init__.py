@@ -1,4 +1,6 @@
 """Making contextual encoders: from pairs of texts to trained weights.
 
-pairs ──▶ clusters ──▶ packing ──▶ batches ──▶ losses ──▶ gradcache ──▶ trainer
+data (pairs) ──▶ batching (clusters, packing, batches, filter) ──▶ gradients ──▶ trainer
+                                                                       ▲
+                                            losses, gradcache, distributed
 """

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from cde_core.model.contextual import ContextualEncoder, Prepared
 from cde_core.model.encode import TextEncoder
-from cde_core.train.batches import BatchPlan, BatchTexts, ContextPlan, Numbers
+from cde_core.train.batching.batches import BatchPlan, BatchTexts, ContextPlan, Numbers
+from cde_core.train.batching.filtering import Masks
 from cde_core.train.distributed import World
-from cde_core.train.filtering import Masks
 from cde_core.train.gradcache import CachedContext, CachedTexts
 from cde_core.train.losses import Columns, partition
 

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +24,9 @@ from cde_core.errors import ConfigError, DataError
 
 PLAIN_LINES = 20
 """Lines of progress in a run whose stderr is not a terminal."""
+
+SECONDS_BETWEEN_LINES = 10.0
+"""The same for what comes before a run."""
 
 
 class MetricsLog:
@@ -120,22 +124,22 @@ class TrainingBar:
 
 
 class WorkBar:
-    """Progress of what comes before a run: a bar on a terminal, elsewhere a line every tenth."""
+    """Progress of what comes before a run: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, total: int, what: str, say: Callable[[str], object]) -> None:
-        """Show work of `total` parts; what was done before is remembered in one call, unshown."""
+        """Show work of `total` parts."""
         self._total, self._what, self._say = total, what, say
-        self._done = 0
+        self._done, self._said = 0, time.monotonic()
         on_terminal = sys.stderr.isatty()
         self._bar = _bar(total, 0, sys.stderr, what, " texts", delay=2) if on_terminal else None
 
     def __call__(self, more: int) -> None:
         """Say that `more` parts are done."""
-        tenths = 10 * self._done // self._total
         self._done += more
         if self._bar is not None:
             self._bar.update(more)
-        elif tenths < 10 * self._done // self._total and more < self._total:
+        elif time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
             self._say(f"{self._what}: {self._done:,} of {self._total:,}")
 
     def __enter__(self) -> WorkBar:

@@ -19,14 +19,14 @@ import numpy as np
 from cde_core.errors import ConfigError
 from cde_core.model.context_cache import cache_folder
 from cde_core.recipe import ClusterConfig, FilterConfig, Recipe
-from cde_core.train.clusters import Clusters, cluster_pairs, one_cluster_per_domain
+from cde_core.train.batching.clusters import Clusters, cluster_pairs, one_cluster_per_domain
+from cde_core.train.batching.filtering import Filter
+from cde_core.train.batching.packing import Packing, pack
+from cde_core.train.batching.surrogates import PairVectors, Surrogate, embed_pairs, surrogate_named
+from cde_core.train.data.pairs import Pairs
+from cde_core.train.data.sources import prepare_pairs
 from cde_core.train.distributed import World
-from cde_core.train.filtering import Filter
 from cde_core.train.log import WorkBar
-from cde_core.train.packing import Packing, pack
-from cde_core.train.pairs import Pairs
-from cde_core.train.sources import prepare_pairs
-from cde_core.train.surrogates import PairVectors, Surrogate, embed_pairs, surrogate_named
 
 Say = Callable[[str], object]
 """Told what was done, in a line."""

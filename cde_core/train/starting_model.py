@@ -19,6 +19,7 @@ from cde_core.model.encode import TextEncoder
 from cde_core.model.initialise import contextual_from
 from cde_core.model.transformer import set_dropout
 from cde_core.recipe import ModelConfig
+from cde_core.tokens import TextReader
 
 
 def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> TextEncoder:
@@ -45,6 +46,18 @@ def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> T
         encoder = _two_stages(second, first, settings, temperature, seed)
     set_dropout(encoder.model, settings.dropout)
     return encoder
+
+
+def as_learner(encoder: TextEncoder, settings: ModelConfig) -> TextEncoder:
+    """The same model, reading as much of a text as it does while training."""
+    reader = encoder.reader
+    if not settings.train_length or settings.train_length >= reader.max_length:
+        return encoder
+    per_token = (reader.characters or 0) // reader.max_length
+    shorter = TextReader(
+        reader.tokenizer, max_length=settings.train_length, characters_per_token=per_token
+    )
+    return TextEncoder(encoder.model, shorter, name=encoder.name)
 
 
 def _biencoder(encoder: TextEncoder, settings: ModelConfig, temperature: float) -> TextEncoder:
@@ -99,6 +112,7 @@ def _two_stages(
         soft_prompts=settings.soft_prompts,
         context_attention=settings.attention,
         context_bias_init=settings.context_bias if prefix else None,
+        residual_first_head=settings.residual_first_head,
         residual_head=settings.residual_head,
         pool_instruction=settings.pool_instruction,
         colon_id=second.reader.colon_id,

@@ -40,10 +40,10 @@ from cde_core.model.checkpoint import save
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.plugins import plugin
 from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
-from cde_core.train.batches import BatchPlan, BatchTexts, plan_batch, texts_of
+from cde_core.train.batching.batches import BatchPlan, BatchTexts, plan_batch, texts_of
+from cde_core.train.batching.filtering import Masks
 from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
 from cde_core.train.distributed import World
-from cde_core.train.filtering import Masks
 from cde_core.train.gradients import BatchLoss, HowToCompute, batch_gradient
 from cde_core.train.log import MetricsLog, TrainingBar
 from cde_core.train.optimiser import (
@@ -53,7 +53,7 @@ from cde_core.train.optimiser import (
     set_learning_rate,
 )
 from cde_core.train.preparation import prepare
-from cde_core.train.starting_model import starting_model
+from cde_core.train.starting_model import as_learner, starting_model
 
 CHECKPOINTS, METRICS, RESULT, RECIPE, MODEL = (
     *("checkpoints", "metrics.jsonl", "result.json", "recipe.yaml", "model"),
@@ -128,6 +128,7 @@ class Run:
             recipe.model, temperature=recipe.loss.temperature, seed=recipe.seed
         )
         self.encoder.model.to(world.device)
+        self.learner = as_learner(self.encoder, recipe.model)
         self.parameters = list(self.encoder.model.parameters())
         chosen = recipe.optimiser
         self.optimiser = make_optimiser(
@@ -216,7 +217,7 @@ class Run:
         torch.manual_seed(_seed(self.recipe.seed, plan.step, self.world.rank))
         self.optimiser.zero_grad(set_to_none=True)
         report = batch_gradient(
-            self.encoder,
+            self.learner,
             plan,
             texts,
             masks,

@@ -20,10 +20,10 @@ import faiss
 import numpy as np
 import torch
 
-from cde_core.train.clusters import Clusters, cluster_pairs
+from cde_core.train.batching.clusters import Clusters, cluster_pairs
+from cde_core.train.batching.packing import pack
+from cde_core.train.batching.surrogates import PairVectors, unit_rows
 from cde_core.train.losses import columns, false_negatives
-from cde_core.train.packing import pack
-from cde_core.train.surrogates import PairVectors, unit_rows
 from tests.bench.report import Row, median_of
 
 PAIRS, DIM, SIZE, ITERATIONS = 40_000, 128, 100, 20

@@ -229,7 +229,7 @@ def test_a_command_has_its_own_options_and_leaves_the_others_to_the_recipe():
 
 def test_export_writes_what_loads_as_a_published_model(backbone, tmp_path, monkeypatch):
     run(monkeypatch, "init", backbone, "--out", tmp_path / "m", "--attention", "joint",
-        "--no-residual-head", "--context-documents", 4)  # fmt: skip
+        "--no-residual-head", "--no-residual-first-head", "--context-documents", 4)  # fmt: skip
     run(monkeypatch, "export", tmp_path / "m", "--out", tmp_path / "published")
     ours, theirs = (load(tmp_path / name) for name in ("m", "published"))
     context = [model.read_context(DOCUMENTS) for model in (ours, theirs)]

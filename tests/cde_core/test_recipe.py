@@ -163,7 +163,7 @@ def test_a_file_that_is_not_there_is_named_with_the_nearest(write):
         (lambda: Recipe(device="gpu"), "device is 'gpu'; it can be auto, cpu, cuda, cuda:1 or mps"),
         (
             lambda: Recipe(batches=BatchConfig(tokens_at_once=32)),
-            "batches.tokens_at_once is 32, but one text may have model.max_length = 64 tokens; "
+            "batches.tokens_at_once is 32, but one text may have 64 tokens; "
             "the least that works is 64.",
         ),
     ],

@@ -16,8 +16,8 @@ from cde_core.model.contextual import ContextualEncoder
 from cde_core.model.encode import TextEncoder
 from cde_core.plugins import plugin
 from cde_core.text import Purpose
-from cde_core.train.pairs import Pair
-from cde_core.train.sources import prepare_pairs
+from cde_core.train.data.pairs import Pair
+from cde_core.train.data.sources import prepare_pairs
 from cde_eval import for_training
 from cde_eval.cli import main
 from cde_eval.encoders import load_encoder, minilm

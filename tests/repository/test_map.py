@@ -13,6 +13,7 @@ LIGHT = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "hugging
 
 
 def imported(path: Path, *, at_top: bool = False) -> set[str]:
+    """Modules that a file imports: anywhere, or as soon as it is imported itself."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = set()
     for node in tree.body if at_top else ast.walk(tree):
@@ -29,12 +30,23 @@ def test_the_model_does_not_know_the_harness():
             assert not any(name.startswith("cde_eval") for name in imported(path)), path
 
 
-def test_the_model_needs_only_what_a_bare_gpu_machine_has():
+def test_the_model_and_its_trainer_import_only_what_a_bare_gpu_machine_has():
+    """What reads recipes, clusters or draws tables is imported by the functions that need it."""
     for path in SOURCES:
         if path.is_relative_to(REPOSITORY / "cde_core"):
-            packages = {name.split(".")[0] for name in imported(path)}
+            packages = {name.split(".")[0] for name in imported(path, at_top=True)}
             foreign = packages - set(sys.stdlib_module_names) - LIGHT - {"cde_core"}
             assert not foreign, f"{path} imports {foreign}"
+
+
+def test_the_trainer_can_be_imported_where_nothing_else_is_installed():
+    forbidden = ("pydantic", "faiss", "sklearn", "datasets", "pyarrow", "pandas", "mteb")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({forbidden}))\n"
+        "import cde_core.train.gradients, cde_core.train.trainer, cde_core.recipe"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False)
+    assert done.returncode == 0
 
 
 def test_importing_the_model_is_quick_because_it_imports_no_torch():

@@ -5,20 +5,20 @@ import pytest
 import torch
 import torch.multiprocessing
 import torch.nn.functional as F
-from cde_core.train.pairs import Pair, Pairs, write_pairs
 
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
 from cde_core.model.config import BiencoderConfig
 from cde_core.model.encode import TextEncoder
 from cde_core.tokens import pad
-from cde_core.train.batches import plan_batch, texts_of
+from cde_core.train.batching.batches import plan_batch, texts_of
+from cde_core.train.batching.filtering import Filter
+from cde_core.train.data.pairs import Pair, Pairs, write_pairs
 from cde_core.train.distributed import World
-from cde_core.train.filtering import Filter
 from cde_core.train.gradients import HowToCompute, batch_gradient
 from tests.cde_core.conftest import BACKBONES, WORDS, shaken
 
-KINDS = ("biencoder", "prefix", "joint")
+KINDS = ("biencoder", "prefix", "joint", "two vectors per document")
 
 
 @pytest.fixture
@@ -42,8 +42,14 @@ def model_of(encoder, tokenizer):
             config = BiencoderConfig(backbone=BACKBONES["nomic"], max_length=32, prefixes=True)
             torch.manual_seed(0)
             return TextEncoder(shaken(Biencoder(config)), reader_for(config, tokenizer))
+        attention = "joint" if kind == "joint" else "prefix"
         bias = -0.5 if kind == "prefix" else None
-        return encoder(context_attention=kind, null_context=True, context_bias_init=bias)
+        return encoder(
+            context_attention=attention,
+            null_context=True,
+            context_bias_init=bias,
+            tokens_per_document=2 if kind == "two vectors per document" else 1,
+        )
 
     return build
 
@@ -54,6 +60,7 @@ def plan_for(encoder, pairs, **changes):
         "seed": 1,
         "hard_negatives": 2,
         "context_documents": encoder.context_size,
+        "tokens_per_document": getattr(encoder.model.config, "tokens_per_document", 1),
         "sequence_dropout": 0.3,
         **changes,
     }
@@ -67,14 +74,11 @@ def by_hand(encoder, plan, texts, masked=None, temperature=0.1):
     asked, found = texts.prefixed_queries(everything[0]), texts.prefixed_documents(everything[1])
     prepared = [(), ()]
     if plan.contexts:
-        vectors = model.read_context(*pad(read(found)))
+        vectors = model.read_context(*pad(read(found))).view(len(found), -1, 32)
+        read_by = [vectors[side.documents].flatten(0, 1) for side in plan.contexts]
         prepared = [
-            (
-                model.prepare(
-                    model.replace_by_null(vectors[side.documents], torch.tensor(side.dropped))
-                ),
-            )
-            for side in plan.contexts
+            (model.prepare(model.replace_by_null(seen, torch.tensor(side.dropped))),)
+            for seen, side in zip(read_by, plan.contexts, strict=True)
         ]
     queries = model(*pad(read(asked)), *prepared[0])
     documents = model(*pad(read(found)), *prepared[1])

@@ -30,7 +30,10 @@ def recipe(tmp_path, tokenizer):
     """Nine steps on 120 pairs about six subjects, with a tiny contextual model; not yet placed."""
     config = BiencoderConfig(backbone=BACKBONES["bert"], max_length=32)
     torch.manual_seed(0)
-    save(TextEncoder(shaken(Biencoder(config), by=0.02), reader_for(config, tokenizer)), tmp_path / "start")
+    save(
+        TextEncoder(shaken(Biencoder(config), by=0.02), reader_for(config, tokenizer)),
+        tmp_path / "start",
+    )
     rng = np.random.default_rng(0)
     subjects = np.array(WORDS[9:39]).reshape(6, 5)
     with (tmp_path / "pairs.jsonl").open("w") as file:
@@ -246,6 +249,20 @@ def test_every_kind_of_model_trains_without_clusters_too(recipe, tmp_path, kind)
     output = tmp_path / kind
     train(placed(recipe, output, steps=2, model=model, clusters=clusters))
     assert load(output / "model", device="cpu").context_size == (0 if kind == "biencoder" else 6)
+
+
+def test_training_reads_less_of_a_text_than_the_model_does(recipe, tmp_path, monkeypatch):
+    lengths, taken = [], trainer.batch_gradient
+
+    def notes(encoder, *rest, **settings):
+        lengths.append(encoder.reader.max_length)
+        return taken(encoder, *rest, **settings)
+
+    monkeypatch.setattr(trainer, "batch_gradient", notes)
+    model = dataclasses.replace(recipe.model, train_length=5)
+    train(placed(recipe, tmp_path / "short", steps=2, model=model))
+    assert lengths == [5, 5]
+    assert load(tmp_path / "short" / "model", device="cpu").reader.max_length == 16
 
 
 def test_a_second_phase_starts_where_the_first_ended(recipe, in_peace, tmp_path):

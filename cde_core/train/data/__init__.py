@@ -1,0 +1,1 @@
+"""Where training pairs come from: sources of rows, and pairs on disk."""

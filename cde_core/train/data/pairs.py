@@ -1,0 +1,274 @@
+"""Pairs of query and document on disk: written once as they stream by, read a few at a time.
+
+    Iterable[Pair] ──▶ write_pairs ──▶ folder ──▶ Pairs.open ──▶ queries(rows), documents(rows), …
+
+Training data is larger than memory, and training reads it in an order of its own. So all texts of
+one kind stand in one memory-mapped file, and a batch costs what its own texts cost. A folder holds
+
+    pairs.json                    format, digest, domains, and the size of every other file
+    queries.utf8, .offsets        all queries (text_files.py); documents and negatives alike
+    domains.numbers               domain of every pair, as a number
+    negatives.first               number of every pair's first negative, and how many there are
+
+Numbers are little-endian, int64 but for domains (int32). The digest is that of the
+content in its order, whatever it was read from, so all that is derived from pairs can be kept
+under it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cde_core.errors import DataError
+from cde_core.train.data.text_files import INT64, Numbers, Texts, TextWriter, mapped, new_file
+
+FORMAT = "cde_core pairs 1"
+ABOUT = "pairs.json"
+UNFINISHED = ".unfinished"
+
+INT32 = struct.Struct("<i")
+PAIRS_AT_ONCE = 1_024  # read together when all are
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A query and a document that answers it."""
+
+    query: str
+    document: str
+
+    negatives: tuple[str, ...] = ()
+    """Documents that look like answers and are none ("hard negatives")."""
+
+    domain: str = ""
+    """Where it comes from; batches do not mix domains unless asked."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """N pairs with M hard negatives between them, in a folder; never all in memory."""
+
+    folder: Path
+    """Where `write_pairs` put them."""
+
+    digest: str
+    """The sha256 of all pairs in order; equal digests mean equal pairs."""
+
+    domains: tuple[str, ...]
+    """Names of domains, in the order in which they first come."""
+
+    domain_of: NDArray[np.int32]
+    """Every pair's domain, as a number into `domains` (N,)."""
+
+    first_negative: NDArray[np.int64]
+    """Pair i's negatives are those from number first_negative[i] up to, and without,
+    first_negative[i + 1] (N + 1,)."""
+
+    _queries: Texts
+    _documents: Texts
+    _negatives: Texts
+
+    @classmethod
+    def open(cls, folder: Path) -> Pairs:
+        """Open what `write_pairs` wrote.
+
+        Raises:
+            DataError: If the folder holds no pairs, or a file of it is not of the size it should
+                have.
+        """
+        digest, domains = _read_about(folder)
+        return cls(
+            folder=folder,
+            digest=digest,
+            domains=domains,
+            domain_of=mapped(folder / "domains.numbers", "<i4"),
+            first_negative=mapped(folder / "negatives.first", "<i8"),
+            _queries=Texts(folder, "queries"),
+            _documents=Texts(folder, "documents"),
+            _negatives=Texts(folder, "negatives"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.domain_of)
+
+    def __getitem__(self, row: int) -> Pair:
+        """One pair; rows below 0 count from the end."""
+        row = range(len(self))[row]
+        return next(self._some(row, row + 1))
+
+    def __iter__(self) -> Iterator[Pair]:
+        for start in range(0, len(self), PAIRS_AT_ONCE):
+            yield from self._some(start, min(start + PAIRS_AT_ONCE, len(self)))
+
+    def queries(self, rows: Numbers) -> list[str]:
+        """Queries of some pairs, in the order asked for.
+
+        Raises:
+            IndexError: If a row is below 0 or not below N.
+        """
+        return self._queries.read(rows)
+
+    def documents(self, rows: Numbers) -> list[str]:
+        """Documents of some pairs; otherwise like `queries`."""
+        return self._documents.read(rows)
+
+    def negatives(self, numbers: Numbers) -> list[str]:
+        """Hard negatives by their numbers among all M, which `first_negative` tells."""
+        return self._negatives.read(numbers)
+
+    def _some(self, start: int, stop: int) -> Iterator[Pair]:
+        """Pairs that stand beside each other."""
+        first = self.first_negative[start : stop + 1].tolist()
+        negatives = self.negatives(range(first[0], first[-1]))
+        rows = range(start, stop)
+        texts = zip(self.queries(rows), self.documents(rows), strict=True)
+        for i, (query, document) in enumerate(texts):
+            own = negatives[first[i] - first[0] : first[i + 1] - first[0]]
+            yield Pair(query, document, tuple(own), self.domains[self.domain_of[start + i]])
+
+
+def write_pairs(pairs: Iterable[Pair], folder: Path) -> Pairs:
+    """Write pairs as they come, holding none of them, and open the folder.
+
+    It appears whole or not at all; an older folder of pairs is replaced.
+
+    Raises:
+        DataError: If a text is no valid Unicode, the folder holds something else, or it cannot be
+            written.
+    """
+    folder = Path(folder)
+    unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{UNFINISHED}")
+    try:
+        _refuse_other_content(folder)
+        unfinished.mkdir(parents=True)
+        with _Writer(unfinished) as writer:
+            for pair in pairs:
+                writer.add(pair)
+        _write_about(unfinished, digest=writer.digest.hexdigest(), domains=list(writer.domains))
+        _put_in_place(unfinished, folder)
+    except OSError as error:
+        raise DataError(
+            f"Pairs cannot be written to {folder} ({error.strerror or error}); make room there, or "
+            "name another folder."
+        ) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Pairs.open(folder)
+
+
+def _refuse_other_content(folder: Path) -> None:
+    if folder.exists() and not (folder / ABOUT).is_file() and any(folder.iterdir()):
+        raise DataError(f"{folder} holds something else than pairs; name a new folder for them.")
+
+
+class _Writer:
+    """All files of a folder but the last; use it in a `with` statement."""
+
+    def __init__(self, folder: Path) -> None:
+        self.digest = hashlib.sha256()
+        self.domains: dict[str, int] = {}
+        self._files = ExitStack()
+        self._queries = TextWriter(folder, "queries", self._files)
+        self._documents = TextWriter(folder, "documents", self._files)
+        self._negatives = TextWriter(folder, "negatives", self._files)
+        self._domain_of = self._files.enter_context(new_file(folder / "domains.numbers"))
+        self._first_negative = self._files.enter_context(new_file(folder / "negatives.first"))
+        self._first_negative.write(INT64.pack(0))
+
+    def __enter__(self) -> _Writer:
+        self._files.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._files.__exit__(kind, error, traceback)
+
+    def add(self, pair: Pair) -> None:
+        texts = [self._encoded(text) for text in _texts_of(pair)]
+        # Lengths before texts, so that no two sequences of pairs give the same bytes.
+        lengths = b"".join(INT64.pack(len(text)) for text in texts)
+        self.digest.update(INT64.pack(len(texts)) + lengths + b"".join(texts))
+        _, query, document, *negatives = texts
+        self._queries.add(query)
+        self._documents.add(document)
+        for negative in negatives:
+            self._negatives.add(negative)
+        number = self.domains.setdefault(pair.domain, len(self.domains))
+        self._domain_of.write(INT32.pack(number))
+        self._first_negative.write(INT64.pack(self._negatives.count))
+
+    def _encoded(self, text: str) -> bytes:
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"Pair {self._queries.count + 1} has a text that is no valid Unicode "
+                f"({error.reason} at character {error.start}); mend it in the source."
+            ) from None
+
+
+def _texts_of(pair: Pair) -> tuple[str, ...]:
+    return (pair.domain, pair.query, pair.document, *pair.negatives)
+
+
+def _write_about(folder: Path, **fields: Any) -> None:
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    about = {"format": FORMAT, **fields, "files": sizes}
+    text = json.dumps(about, indent=2, ensure_ascii=False)
+    (folder / ABOUT).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_about(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """Digest and domains, once every file is found to be as long as it should be."""
+    file = folder / ABOUT
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+        kind, sizes = about["format"], dict(about["files"])
+        digest, domains = str(about["digest"]), tuple(about["domains"])
+    except OSError:
+        raise DataError(f"{folder} holds no pairs: it has no {ABOUT}; name another.") from None
+    except (ValueError, LookupError, TypeError):
+        raise DataError(f"{file} is damaged; remove {folder} and make the pairs again.") from None
+    if kind != FORMAT:
+        raise DataError(f"{file} is of the format {kind!r}, not {FORMAT!r}; make the pairs again.")
+    for name, size in sizes.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "is missing" if found is None else f"has {found:,} bytes, not {size:,}"
+            raise DataError(f"{folder / name} {state}; remove {folder} and make the pairs again.")
+    return digest, domains
+
+
+def _put_in_place(unfinished: Path, folder: Path) -> None:
+    """Rename a finished folder; whoever has mapped the files of an older one keeps them."""
+    for path in unfinished.iterdir():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)  # a size that is right says nothing after a power cut otherwise
+        finally:
+            os.close(descriptor)
+    if folder.exists():
+        older = unfinished.with_name(f"{unfinished.name}.older{UNFINISHED}")
+        folder.rename(older)
+        unfinished.rename(folder)
+        shutil.rmtree(older, ignore_errors=True)
+    else:
+        unfinished.rename(folder)

@@ -165,7 +165,8 @@ class ClusterConfig:
     __pydantic_config__ = STRICT
 
     size: int = 512
-    """Pairs per cluster, on average; 0: no clusters, batches are random within their domain."""
+    """Pairs per cluster, on average; 0: no clusters, batches are random within their domain, or
+    altogether where batches.across_domains is always."""
 
     surrogate: str = "minilm"
     """Encoder whose vectors are clustered: minilm, tfidf, a folder, a hub name, or encoder:NAME for
@@ -339,7 +340,10 @@ class EvaluationConfig:
     __pydantic_config__ = STRICT
 
     every: int = 0
-    """Steps from one evaluation to the next; 0: never."""
+    """Steps from one evaluation to the next, and one at the end; 0: never."""
+
+    at_start: bool = True
+    """Whether the untrained model is scored too, where anything is."""
 
     by: str = "mteb"
     """Who scores: a plug-in of the entry-point group cde_core.evaluations."""

@@ -108,7 +108,7 @@ def cluster(
     from cde_core.train.preparation import clusters_of, read_pairs
 
     pairs = read_pairs(chosen, _say)
-    clusters = clusters_of(chosen.clusters, pairs, _say, device=chosen.device)
+    clusters = clusters_of(chosen, pairs, _say)
     print(describe_clusters(clusters, pairs, samples=samples, seed=chosen.seed))
 
 

@@ -19,7 +19,8 @@ Source: Gao et al. (2021), https://arxiv.org/abs/2101.06983; Morris and Rush (20
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -133,29 +134,35 @@ class RandomState:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._cpu = torch.get_rng_state()
-        self._gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        self._states = _random_states(device)
 
-    def again(self) -> _Rewound:
-        """A context in which they are drawn again; afterwards all is as if they had not been."""
-        return _Rewound(self._device, self._cpu, self._gpu)
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Within this, they are drawn again; afterwards all is as if they had not been."""
+        now = _random_states(self._device)
+        _set_random_states(self._device, self._states)
+        try:
+            yield
+        finally:
+            _set_random_states(self._device, now)
 
 
-class _Rewound:
-    def __init__(self, device: torch.device, cpu: Tensor, gpu: Tensor | None) -> None:
-        self._cpu, self._gpu = cpu, gpu
-        self._fork = torch.random.fork_rng(
-            devices=[device] if gpu is not None else [], device_type="cuda"
-        )
+def _random_states(device: torch.device) -> list[Tensor]:
+    """Of the CPU, and of the device where that is another."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    elif device.type == "mps":
+        states.append(torch.mps.get_rng_state())
+    return states
 
-    def __enter__(self) -> None:
-        self._fork.__enter__()
-        torch.set_rng_state(self._cpu)
-        if self._gpu is not None:
-            torch.cuda.set_rng_state(self._gpu)
 
-    def __exit__(self, *error: object) -> None:
-        self._fork.__exit__(*error)  # type: ignore[arg-type]
+def _set_random_states(device: torch.device, states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(states[1])
 
 
 def _tensors(prepared: Prepared) -> list[Tensor]:

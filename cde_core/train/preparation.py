@@ -96,7 +96,7 @@ def prepare(recipe: Recipe, world: World, say: Say) -> TrainingData:
 
 def _prepare(recipe: Recipe, say: Say) -> TrainingData:
     pairs = read_pairs(recipe, say)
-    clusters = clusters_of(recipe.clusters, pairs, say, device=recipe.device)
+    clusters = clusters_of(recipe, pairs, say)
     data = TrainingData(pairs, clusters, _filter(recipe, pairs, say), recipe)
     _describe(data, say)
     return data
@@ -142,13 +142,17 @@ def vectors_of(
         return embed_pairs(pairs, surrogate, cache=training_cache(), progress=progress)
 
 
-def clusters_of(settings: ClusterConfig, pairs: Pairs, say: Say, *, device: str) -> Clusters:
-    """The clusters of all pairs; with size 0, every domain is one."""
+def clusters_of(recipe: Recipe, pairs: Pairs, say: Say) -> Clusters:
+    """The clusters of all pairs; with size 0, every domain is one, or all of them together."""
+    settings = recipe.clusters
+    if not settings.size and recipe.batches.across_domains == "always":
+        say("no clusters: batches are random")
+        return one_cluster_per_domain(np.zeros_like(pairs.domain_of))
     if not settings.size:
         say("no clusters: batches are random within their domain")
         return one_cluster_per_domain(pairs.domain_of)
     clusters = cluster_pairs(
-        vectors_of(settings, pairs, say, device=device),
+        vectors_of(settings, pairs, say, device=recipe.device),
         pairs.domain_of,
         size=settings.size,
         dimensions=settings.dimensions,

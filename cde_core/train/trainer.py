@@ -151,7 +151,7 @@ class Run:
     def go(self, interruptions: Interruptions) -> None:
         """Do the steps that are left, then write the model and the result."""
         with self._log() as log, self._bar() as bar:
-            if self.done == 0:
+            if self.done == 0 and self.recipe.evaluation.at_start:
                 self._evaluate(log, bar)
             self.encoder.model.train()
             for plan, texts, masks in self._batches():

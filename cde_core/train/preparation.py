@@ -22,7 +22,8 @@ from cde_core.recipe import ClusterConfig, FilterConfig, Recipe
 from cde_core.train.batching.clusters import Clusters, cluster_pairs, one_cluster_per_domain
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.batching.packing import Packing, pack
-from cde_core.train.batching.surrogates import PairVectors, Surrogate, embed_pairs, surrogate_named
+from cde_core.train.batching.surrogate_kinds import surrogate_named
+from cde_core.train.batching.surrogates import PairVectors, Surrogate, embed_pairs
 from cde_core.train.data.pairs import Pairs
 from cde_core.train.data.sources import prepare_pairs
 from cde_core.train.distributed import World

@@ -2,35 +2,24 @@
 
     recipe ──▶ prepare ──▶ starting_model ──▶ for every step: batch_gradient ──▶ AdamW ──▶ model/
                                                     │
-                                metrics.jsonl, checkpoints/, evaluation
+                                metrics, checkpoints, evaluation
 
 All that a step depends on follows from the recipe, the step's number and the weights. So a run that
 was killed at any moment and started again ends with the same weights as one that was not, bit for
 bit on a CPU, and the same command continues it.
-
-A run's folder:
-
-    recipe.yaml       everything that decided it          metrics.jsonl   a line per step
-    checkpoints/      the last ones, to continue from     model/          what came out
-    result.json       the end: losses, scores, versions
 
 Source: Morris and Rush (2024), sections 4 and 5, https://arxiv.org/abs/2410.02525
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,12 +28,13 @@ from cde_core.errors import ConfigError, TrainingError
 from cde_core.model.checkpoint import save
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.plugins import plugin
-from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
+from cde_core.recipe import Recipe, digest
 from cde_core.train.batching.batches import BatchPlan, BatchTexts, plan_batch, texts_of
 from cde_core.train.batching.filtering import Masks
 from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
 from cde_core.train.distributed import World
 from cde_core.train.gradients import BatchLoss, HowToCompute, batch_gradient
+from cde_core.train.interruptions import Interruptions
 from cde_core.train.log import MetricsLog, TrainingBar
 from cde_core.train.optimiser import (
     clip_gradients,
@@ -53,13 +43,8 @@ from cde_core.train.optimiser import (
     set_learning_rate,
 )
 from cde_core.train.preparation import prepare
+from cde_core.train.run_folder import RunFolder
 from cde_core.train.starting_model import as_learner, starting_model
-
-CHECKPOINTS, METRICS, RESULT, RECIPE, MODEL = (
-    *("checkpoints", "metrics.jsonl", "result.json", "recipe.yaml", "model"),
-)
-LAST_STEPS = 20
-"""Steps over which the final loss and accuracy are averaged."""
 
 
 def train(recipe: Recipe) -> Path:
@@ -76,52 +61,26 @@ def train(recipe: Recipe) -> Path:
     """
     if recipe.output is None:
         raise ConfigError("The recipe says no output; add --output DIR.")
-    output = recipe.output
     world = World.join(recipe.device)
     try:
-        _claim(output, recipe, world)
-        if _is_finished(output, recipe):
-            _say(world, f"{output} is finished already")
-            return output / MODEL
-        run = Run(recipe, output, world)
+        folder = RunFolder(recipe.output)
+        folder.claim(recipe, world)
+        if folder.is_finished(recipe):
+            _say(world, f"{folder.path} is finished already")
+            return folder.model
+        run = Run(recipe, folder, world)
         with Interruptions() as interruptions:
             run.go(interruptions)
-        return output / MODEL
+        return folder.model
     finally:
         world.leave()
-
-
-@dataclass
-class Interruptions:
-    """SIGTERM and SIGINT, which wait for the end of a step; the second time, they do not."""
-
-    asked: int = 0
-    _before: dict[int, Any] = field(default_factory=dict)
-
-    def __enter__(self) -> Interruptions:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = number
-        signal.signal(number, self._before[number])
-
-    def anywhere(self, world: World) -> int:
-        """Number of the signal that any process got; 0: none did."""
-        flag = torch.tensor([float(self.asked)], device=world.device)
-        return int(world.total(flag).item()) and (self.asked or signal.SIGTERM)
 
 
 class Run:
     """A training run from its recipe, at the step where it stands."""
 
-    def __init__(self, recipe: Recipe, output: Path, world: World) -> None:
-        self.recipe, self.output, self.world = recipe, output, world
+    def __init__(self, recipe: Recipe, folder: RunFolder, world: World) -> None:
+        self.recipe, self.folder, self.world = recipe, folder, world
         self.digest = digest(recipe)
         self.data = prepare(recipe, world, lambda line: _say(world, line))
         self.encoder = starting_model(
@@ -170,10 +129,9 @@ class Run:
 
     def _log(self) -> MetricsLog:
         """Every process has one; the first's is the run's."""
-        name = METRICS if self.world.leads else f"{METRICS}.{self.world.rank}"
         after = self.done or -1  # a new run drops even the scores of an untrained model
         return MetricsLog(
-            self.output / name,
+            self.folder.metrics(self.world.rank),
             after_step=after,
             tensorboard=self.recipe.tensorboard and self.world.leads,
         )
@@ -247,7 +205,7 @@ class Run:
     def _require_numbers(self, step: int, report: BatchLoss, norm: float) -> None:
         if math.isfinite(report.loss) and math.isfinite(norm):
             return
-        kept = newest_checkpoint(self.output / CHECKPOINTS, warn=lambda _: None)
+        kept = newest_checkpoint(self.folder.checkpoints, warn=lambda _: None)
         what = "gradient" if math.isfinite(report.loss) else "loss"
         good = f"{kept.path} holds the run after step {kept.step}" if kept else "none is saved yet"
         raise TrainingError(
@@ -259,7 +217,7 @@ class Run:
     def _go_back_to_the_last_checkpoint(self) -> int:
         """Steps that are done already."""
         checkpoint = newest_checkpoint(
-            self.output / CHECKPOINTS, warn=lambda line: _say(self.world, line)
+            self.folder.checkpoints, warn=lambda line: _say(self.world, line)
         )
         if checkpoint is None:
             return 0
@@ -275,7 +233,7 @@ class Run:
     def _save(self) -> None:
         if self.world.leads:
             save_checkpoint(
-                self.output / CHECKPOINTS,
+                self.folder.checkpoints,
                 self.encoder,
                 self.optimiser,
                 step=self.done,
@@ -303,28 +261,16 @@ class Run:
     def _finish(self) -> None:
         if self.world.leads:
             self.encoder.model.eval()
-            save(self.encoder, self.output / MODEL)
-            _write(self.output / RESULT, json.dumps(self._result(), indent=2) + "\n")
+            save(self.encoder, self.folder.model)
+            self.folder.write_result(
+                self.recipe,
+                steps=self.done,
+                pairs=len(self.data.pairs),
+                scores=self.scores,
+                device=str(self.world.device),
+                processes=self.world.size,
+            )
         self.world.wait()
-
-    def _result(self) -> dict[str, Any]:
-        lines = (self.output / METRICS).read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
-        steps = [row for row in rows if "loss" in row]
-        last = steps[-LAST_STEPS:]
-        return {
-            "name": self.recipe.name,
-            "recipe_digest": self.digest,
-            "steps": self.done,
-            "pairs": len(self.data.pairs),
-            "loss": sum(row["loss"] for row in last) / len(last),
-            "accuracy": sum(row["accuracy"] for row in last) / len(last),
-            "scores": self.scores,
-            "seconds": sum(row["seconds"] for row in steps),
-            "device": str(self.world.device),
-            "processes": self.world.size,
-            "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-        }
 
 
 def _seed(*numbers: int) -> int:
@@ -346,35 +292,3 @@ def _metrics(report: BatchLoss, norm: float, rate: float, seconds: float) -> dic
         "learning_rate": rate,
         "seconds": seconds,
     }
-
-
-def _claim(output: Path, recipe: Recipe, world: World) -> None:
-    """Write the recipe to the run's folder, or find the same one there."""
-    kept = output / RECIPE
-    if kept.is_file():
-        other = read_recipe(kept)
-        if digest(other) != digest(recipe):
-            raise ConfigError(
-                f"{output} holds a run of another recipe ({'; '.join(differences(other, recipe))})."
-                " Name another --output, or repeat that run's own command."
-            )
-    elif output.exists() and any(output.iterdir()):
-        raise ConfigError(f"{output} is not empty and holds no run; name another --output.")
-    world.wait()
-    if world.leads:
-        output.mkdir(parents=True, exist_ok=True)
-        _write(kept, to_yaml(recipe))
-
-
-def _is_finished(output: Path, recipe: Recipe) -> bool:
-    try:
-        result = json.loads((output / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(result.get("recipe_digest") == digest(recipe))
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

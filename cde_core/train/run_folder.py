@@ -1,0 +1,126 @@
+"""The folder of a run: whose it is, where things stand in it, and what it says at the end.
+
+    recipe.yaml       everything that decided it          metrics.jsonl   a line per step
+    checkpoints/      the last ones, to continue from     model/          what came out
+    result.json       the end: losses, scores, versions
+
+A folder belongs to one recipe. The same recipe finds its run there and goes on; another is told
+what differs, and a folder of something else is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cde_core.errors import ConfigError
+from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
+from cde_core.train.distributed import World
+
+LAST_STEPS = 20
+"""Steps over which the final loss and accuracy are averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where a run keeps everything."""
+
+    path: Path
+    """Its root."""
+
+    @property
+    def model(self) -> Path:
+        """The model that came out, once the run is finished."""
+        return self.path / "model"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The last checkpoints."""
+        return self.path / "checkpoints"
+
+    def metrics(self, rank: int = 0) -> Path:
+        """The log of a process; the first one's is the run's."""
+        return self.path / (f"metrics.jsonl.{rank}" if rank else "metrics.jsonl")
+
+    def claim(self, recipe: Recipe, world: World) -> None:
+        """Write the recipe here, or find the same one.
+
+        Raises:
+            ConfigError: If the folder holds a run of another recipe, or something else.
+        """
+        kept = self.path / "recipe.yaml"
+        if kept.is_file():
+            other = read_recipe(kept)
+            if digest(other) != digest(recipe):
+                raise ConfigError(
+                    f"{self.path} holds a run of another recipe "
+                    f"({'; '.join(differences(other, recipe))}). Name another --output, or repeat "
+                    "that run's own command."
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise ConfigError(f"{self.path} is not empty and holds no run; name another --output.")
+        world.wait()
+        if world.leads:
+            self.path.mkdir(parents=True, exist_ok=True)
+            _write(kept, to_yaml(recipe))
+
+    def is_finished(self, recipe: Recipe) -> bool:
+        """Whether this recipe's run has come to its end here."""
+        try:
+            result = json.loads(self._result.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return bool(result.get("recipe_digest") == digest(recipe))
+
+    def write_result(
+        self,
+        recipe: Recipe,
+        *,
+        steps: int,
+        pairs: int,
+        scores: Mapping[str, float],
+        device: str,
+        processes: int,
+    ) -> None:
+        """Say how the run ended; from then on it is finished.
+
+        Args:
+            recipe: Of the run.
+            steps: Steps done.
+            pairs: Pairs that it drew from.
+            scores: Of the last evaluation.
+            device: Where it computed.
+            processes: How many computed it.
+        """
+        lines = self.metrics().read_text(encoding="utf-8").splitlines()
+        rows = [row for row in map(json.loads, lines) if "loss" in row]
+        last = rows[-LAST_STEPS:]
+        result = {
+            "name": recipe.name,
+            "recipe_digest": digest(recipe),
+            "steps": steps,
+            "pairs": pairs,
+            "loss": sum(row["loss"] for row in last) / len(last),
+            "accuracy": sum(row["accuracy"] for row in last) / len(last),
+            "scores": dict(scores),
+            "seconds": sum(row["seconds"] for row in rows),
+            "device": device,
+            "processes": processes,
+            "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        }
+        _write(self._result, json.dumps(result, indent=2) + "\n")
+
+    @property
+    def _result(self) -> Path:
+        return self.path / "result.json"
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ class TrainingData:
     recipe: Recipe
     _epoch: tuple[int, Packing] | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def batches_per_epoch(self) -> int:
         """Batches that one pass over the pairs gives."""
         return len(self.packing(0).batches)
@@ -66,18 +67,20 @@ class TrainingData:
 
     def packing(self, epoch: int) -> Packing:
         """The batches of an epoch."""
-        if self._epoch is None or self._epoch[0] != epoch:
-            settings = self.recipe.batches
-            packing = pack(
-                self.clusters,
-                batch_size=settings.size,
-                order=settings.packing,
-                across_domains=settings.across_domains,
-                seed=self.recipe.seed,
-                epoch=epoch,
-            )
-            self._epoch = (epoch, packing)
-        return self._epoch[1]
+        kept = self._epoch
+        if kept is not None and kept[0] == epoch:
+            return kept[1]
+        settings = self.recipe.batches
+        packing = pack(
+            self.clusters,
+            batch_size=settings.size,
+            order=settings.packing,
+            across_domains=settings.across_domains,
+            seed=self.recipe.seed,
+            epoch=epoch,
+        )
+        self._epoch = (epoch, packing)
+        return packing
 
 
 def prepare(recipe: Recipe, world: World, say: Say) -> TrainingData:

@@ -85,6 +85,13 @@ def _continued(
             f"{settings.backbone} is a contextual model already, whose layers all stay; leave "
             "model.layers and model.first_layers at 0."
         )
+    if (settings.sequence_dropout or settings.whole_context_dropout) and (
+        not model.config.null_context
+    ):
+        raise ConfigError(
+            f"{settings.backbone} has no null vector that dropped context could become; set "
+            "model.sequence_dropout and model.whole_context_dropout to 0."
+        )
     config = dataclasses.replace(
         model.config,
         max_length=settings.max_length,

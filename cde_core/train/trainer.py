@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -151,20 +152,24 @@ class Run:
                 yield now
 
     def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks]:
-        config, settings = self.encoder.model.config, self.recipe.model
-        contextual = isinstance(self.encoder.model, ContextualEncoder)
+        model, settings = self.encoder.model, self.recipe.model
+        context: dict[str, Any] = {}
+        if isinstance(model, ContextualEncoder):
+            context = {
+                "context_documents": model.config.context_documents,
+                "tokens_per_document": model.config.tokens_per_document,
+                "sequence_dropout": settings.sequence_dropout,
+                "whole_context_dropout": settings.whole_context_dropout,
+            }
         plan = plan_batch(
             self.data.rows(step),
             self.data.pairs,
             step=step,
             seed=self.recipe.seed,
             hard_negatives=self.recipe.batches.hard_negatives,
-            context_documents=self.encoder.context_size,
-            tokens_per_document=settings.tokens_per_document,
-            sequence_dropout=settings.sequence_dropout if contextual else 0.0,
-            whole_context_dropout=settings.whole_context_dropout if contextual else 0.0,
+            **context,
         )
-        prefixes = self.recipe.data.prefixes if config.prefixes else None
+        prefixes = self.recipe.data.prefixes if model.config.prefixes else None
         texts = texts_of(plan, self.data.pairs, prefixes)
         return plan, texts, self.data.filter.masks(plan, texts)
 

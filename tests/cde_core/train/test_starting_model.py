@@ -102,5 +102,9 @@ def test_what_cannot_be_started_from_is_refused(backbone, tmp_path):
         started(contextual, kind="biencoder")
     with pytest.raises(ConfigError, match=r"leave model\.layers and model\.first_layers at 0"):
         started(contextual, layers=2)
+    without_null = started(backbone, null_context=False, sequence_dropout=0.0)
+    save(without_null, tmp_path / "without")
+    with pytest.raises(ConfigError, match="has no null vector"):
+        started(str(tmp_path / "without"))
     with pytest.raises(ConfigError, match="so it cannot be one of two stages"):
         started(backbone, first_stage=contextual)

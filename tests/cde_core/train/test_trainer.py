@@ -27,7 +27,7 @@ STEPS = 9
 
 @pytest.fixture
 def recipe(tmp_path, tokenizer):
-    """Nine steps on 120 pairs about six subjects, with a tiny contextual model; not yet placed."""
+    """Nine steps on 120 pairs about six subjects, the last in a second epoch; not yet placed."""
     config = BiencoderConfig(backbone=BACKBONES["bert"], max_length=32)
     torch.manual_seed(0)
     save(
@@ -60,7 +60,7 @@ def recipe(tmp_path, tokenizer):
         },
         "clusters": {"size": 20, "surrogate": "tfidf"},
         "filter": {"surrogate": "clusters"},
-        "batches": {"size": 12, "hard_negatives": 1, "tokens_at_once": 100},
+        "batches": {"size": 15, "hard_negatives": 1, "tokens_at_once": 100},
         "optimiser": {"learning_rate": 1e-3, "warmup": 2},
         "loss": {"temperature": 0.1},
         "checkpoints": {"every": 2},

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,6 +51,11 @@ def main() -> None:
     except CdeError as error:
         print(f"cde-train: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("cde-train: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read what we print has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _with_command(arguments: Sequence[str]) -> Sequence[str]:

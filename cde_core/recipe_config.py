@@ -349,7 +349,7 @@ class EvaluationConfig:
     """Who scores: a plug-in of the entry-point group cde_core.evaluations."""
 
     tasks: tuple[str, ...] = ()
-    """Tasks, by name."""
+    """Tasks, by name; where none are named, those of the data folders."""
 
     data: tuple[str, ...] = ()
     """Folders with data, such as BEIR folders."""

@@ -43,9 +43,12 @@ def require_known(values: Mapping[str, Any], kind: type, where: str, section: st
     for name, value in values.items():
         if name not in types:
             known = [f"{section}{field}" for field in types]
+            known += [] if section else ["extends"]
             everywhere = [*known, *(dotted for dotted, _ in flat(plain(Recipe())))]
             hint = did_you_mean(f"{section}{name}", known, most=1)
-            hint = hint or did_you_mean(f"{section}{name}", everywhere, most=1)
+            hint = hint or did_you_mean(f"{section}{name}", [*everywhere, "extends"], most=1)
+            if name in everywhere:  # dotted, as on a command line
+                hint = f" Write {name.split('.')[0]}: and, indented below it, the rest."
             raise ConfigError(f"{where}: there is no setting {section}{name}.{hint}")
         if dataclasses.is_dataclass(types[name]) and isinstance(value, Mapping):
             require_known(value, cast(type, types[name]), where, f"{section}{name}.")

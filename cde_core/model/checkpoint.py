@@ -193,8 +193,10 @@ def _write(
     # "format" is what transformers looks for before it reads a safetensors file.
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(weights, unfinished, metadata={"format": "pt"})
-    unfinished.replace(folder / "model.safetensors")
     encoder.reader.save(folder)
+    # safetensors keeps its files to their owner; they are as readable as everything else here.
+    unfinished.chmod((folder / "tokenizer.json").stat().st_mode)
+    unfinished.replace(folder / "model.safetensors")
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     return folder

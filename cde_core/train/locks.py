@@ -1,6 +1,7 @@
 """One process at a time, where several could begin the same work.
 
-    with one_process_at_a_time(file): …
+    with one_process_at_a_time(file): …        who comes second waits
+    with the_only_process(file, "…"): …        who comes second is told so
 
 A lock is the system's own and ends with the process that holds it, however that ends, so nothing
 is ever left locked; the file itself stays and means nothing.
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cde_core.errors import ConfigError
+
 
 @contextmanager
 def one_process_at_a_time(file: Path) -> Iterator[None]:
@@ -20,4 +23,21 @@ def one_process_at_a_time(file: Path) -> Iterator[None]:
 
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def the_only_process(file: Path, refusal: str) -> Iterator[None]:
+    """Refuse to go on where another process is in here with the same file.
+
+    Raises:
+        ConfigError: With `refusal`.
+    """
+    import fcntl
+
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(refusal) from None
         yield

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from cde_core.errors import ConfigError
 from cde_core.model.context_cache import cache_folder
@@ -90,20 +91,48 @@ def prepare(recipe: Recipe, world: World, say: Say) -> TrainingData:
         ConfigError: If the recipe does not fit the data.
         DataError: If a source cannot be read.
     """
+    failed = torch.zeros(1, device=world.device)
     if not world.leads:
-        world.wait()
-    data = _prepare(recipe, say if world.leads else _silent)
-    if world.leads:
-        world.wait()
-    return data
+        if world.total(failed).item():
+            raise SystemExit(2)  # the first process says why
+        return _prepare(recipe, _silent)
+    try:
+        return _prepare(recipe, say)
+    except BaseException:
+        failed += 1
+        raise
+    finally:
+        world.total(failed)
 
 
 def _prepare(recipe: Recipe, say: Say) -> TrainingData:
+    _refuse_settings_without_effect(recipe)
     pairs = read_pairs(recipe, say)
+    negatives = recipe.batches.hard_negatives
+    if negatives and not pairs.first_negative[-1]:
+        raise ConfigError(
+            f"batches.hard_negatives is {negatives}, but no pair has any; set it to 0, or name "
+            "sources that have some."
+        )
     clusters = clusters_of(recipe, pairs, say)
     data = TrainingData(pairs, clusters, _filter(recipe, pairs, say), recipe)
     _describe(data, say)
     return data
+
+
+def _refuse_settings_without_effect(recipe: Recipe) -> None:
+    """Before work starts: whoever sets these expects them to do something."""
+    judge, scores = recipe.filter, recipe.evaluation
+    if not judge.surrogate and (judge.margin or judge.threshold is not None):
+        raise ConfigError(
+            "filter.margin and filter.threshold need a filter.surrogate to judge by; name one, "
+            "such as clusters."
+        )
+    if scores.every and not scores.tasks and not scores.data:
+        raise ConfigError(
+            f"evaluation.every is {scores.every}, but evaluation.tasks names none; name some, such "
+            "as DocsNumpy, or a folder in evaluation.data."
+        )
 
 
 def read_pairs(recipe: Recipe, say: Say) -> Pairs:
@@ -189,11 +218,23 @@ def _filter(recipe: Recipe, pairs: Pairs, say: Say) -> Filter:
 
 def _describe(data: TrainingData, say: Say) -> None:
     packing, size = data.packing(0), data.recipe.batches.size
+    across = data.recipe.batches.across_domains
+    sizes = np.bincount(data.pairs.domain_of, minlength=len(data.pairs.domains))
     if not len(packing.batches):
-        largest = int(np.bincount(data.pairs.domain_of).max())
+        what, largest = ("domain fills", int(sizes.max()))
+        advice = ", or batches.across_domains to leftovers or always"
+        if across != "never":
+            what, largest, advice = "number of domains fill", len(data.pairs), ""
         raise ConfigError(
-            f"No domain fills a batch of {size}: the largest has {largest} pairs. Set batches.size "
-            f"to {largest} or less, or batches.across_domains to leftovers or always."
+            f"No {what} a batch of {size}: there are {largest} pairs at most. Set batches.size to "
+            f"{largest} or less{advice}."
+        )
+    small = [data.pairs.domains[i] for i in np.flatnonzero(sizes < size)]
+    if small and across == "never":
+        more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+        say(
+            f"never trained on, since they fill no batch: {', '.join(small[:5])}{more}; "
+            "batches.across_domains would mix them"
         )
     left_out = f", {len(packing.left_out):,} pairs left out" if len(packing.left_out) else ""
     say(f"{len(packing.batches):,} batches of {size} an epoch{left_out}; {data.steps:,} steps")

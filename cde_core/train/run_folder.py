@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,9 @@ import torch
 from cde_core.errors import ConfigError
 from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
 from cde_core.train.distributed import World
+from cde_core.train.locks import the_only_process
 
+LOCK = ".lock"
 LAST_STEPS = 20
 """Steps over which the final loss and accuracy are averaged."""
 
@@ -47,27 +50,46 @@ class RunFolder:
         """The log of a process; the first one's is the run's."""
         return self.path / (f"metrics.jsonl.{rank}" if rank else "metrics.jsonl")
 
-    def claim(self, recipe: Recipe, world: World) -> None:
-        """Write the recipe here, or find the same one.
+    @contextmanager
+    def entered(self, recipe: Recipe, world: World) -> Iterator[None]:
+        """Make the folder, or enter it, and keep other runs out until the end.
 
         Raises:
-            ConfigError: If the folder holds a run of another recipe, or something else.
+            ConfigError: If it cannot be made, holds another recipe's run or something else, or is
+                another process's at the moment.
         """
-        kept = self.path / "recipe.yaml"
-        if kept.is_file():
-            other = read_recipe(kept)
+        if self._recipe.is_file():
+            other = read_recipe(self._recipe)
             if digest(other) != digest(recipe):
                 raise ConfigError(
                     f"{self.path} holds a run of another recipe "
-                    f"({'; '.join(differences(other, recipe))}). Name another --output, or repeat "
-                    "that run's own command."
+                    f"({'; '.join(differences(other, recipe))}). Name another --output, or go on "
+                    f"with that run: cde-train {self.path}."
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
-            raise ConfigError(f"{self.path} is not empty and holds no run; name another --output.")
-        world.wait()
-        if world.leads:
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
-            _write(kept, to_yaml(recipe))
+            if not self._recipe.is_file() and {p.name for p in self.path.iterdir()} - {LOCK}:
+                raise ConfigError(
+                    f"{self.path} is not empty and holds no run; name another --output."
+                )
+            world.wait()
+            if not world.leads:
+                yield
+                return
+            busy = f"Another process is training in {self.path}; wait for it, or stop it."
+            with the_only_process(self.path / LOCK, busy):
+                yield
+        except (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError) as error:
+            if error.filename is None or Path(error.filename) not in (self.path, self.path / LOCK):
+                raise
+            raise ConfigError(
+                f"{self.path} cannot be the folder of a run ({error.strerror}); name another "
+                "--output."
+            ) from None
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        """Say whose run this is, once there is a run."""
+        _write(self._recipe, to_yaml(recipe))
 
     def is_finished(self, recipe: Recipe) -> bool:
         """Whether this recipe's run has come to its end here."""
@@ -114,6 +136,10 @@ class RunFolder:
             "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
         }
         _write(self._result, json.dumps(result, indent=2) + "\n")
+
+    @property
+    def _recipe(self) -> Path:
+        return self.path / "recipe.yaml"
 
     @property
     def _result(self) -> Path:

@@ -65,13 +65,13 @@ def train(recipe: Recipe) -> Path:
     world = World.join(recipe.device)
     try:
         folder = RunFolder(recipe.output)
-        folder.claim(recipe, world)
-        if folder.is_finished(recipe):
-            _say(world, f"{folder.path} is finished already")
-            return folder.model
-        run = Run(recipe, folder, world)
-        with Interruptions() as interruptions:
-            run.go(interruptions)
+        with folder.entered(recipe, world):
+            if folder.is_finished(recipe):
+                _say(world, f"{folder.path} is finished already")
+                return folder.model
+            run = Run(recipe, folder, world)
+            with Interruptions() as interruptions:
+                run.go(interruptions)
         return folder.model
     finally:
         world.leave()
@@ -98,7 +98,7 @@ class Run:
             weight_decay=chosen.weight_decay,
             betas=chosen.betas,
             epsilon=chosen.epsilon,
-            freeze=recipe.model.freeze,
+            freeze=_frozen(recipe),
         )
         self.how = HowToCompute(
             tokens_at_once=recipe.batches.tokens_at_once,
@@ -107,6 +107,8 @@ class Run:
         )
         self.scores: dict[str, float] = {}
         self.done = self._go_back_to_the_last_checkpoint()
+        if world.leads:
+            folder.write_recipe(recipe)
 
     def go(self, interruptions: Interruptions) -> None:
         """Do the steps that are left, then write the model and the result."""
@@ -226,6 +228,11 @@ class Run:
         )
         if checkpoint is None:
             return 0
+        if checkpoint.extra.get("pairs") != self.data.pairs.digest:
+            raise ConfigError(
+                f"The data of {self.folder.path} changed since its run began, so it cannot go on; "
+                "restore the data, or name another --output."
+            )
         checkpoint.restore(self.encoder, self.optimiser)
         self.scores = dict(checkpoint.extra.get("scores", {}))
         _say(self.world, f"going on after step {checkpoint.step:,}")
@@ -243,7 +250,7 @@ class Run:
                 self.optimiser,
                 step=self.done,
                 recipe_digest=self.digest,
-                extra={"scores": self.scores},
+                extra={"scores": self.scores, "pairs": self.data.pairs.digest},
                 keep=self.recipe.checkpoints.keep,
             )
         self.world.wait()
@@ -276,6 +283,13 @@ class Run:
                 processes=self.world.size,
             )
         self.world.wait()
+
+
+def _frozen(recipe: Recipe) -> list[str]:
+    """Parts that stand still; a biencoder has no first stage that could."""
+    parts = recipe.model.freeze
+    one_stage = recipe.model.kind == "biencoder"
+    return [part for part in parts if not (one_stage and part.startswith("first_stage"))]
 
 
 def _seed(*numbers: int) -> int:

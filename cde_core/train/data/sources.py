@@ -220,7 +220,7 @@ def _chosen(
 
 def _count_bad(row: BadRow, count: SourceCount, *, skip: bool) -> None:
     if not skip:
-        raise DataError(f"{row.where}: {row.why}; fix the row, or pass --data.skip-bad-rows.")
+        raise DataError(f"{row.where}: {row.why}; fix the row, or pass --skip-bad-rows.")
     count.bad_rows += 1
     if len(count.examples) < BAD_ROWS_SHOWN:
         count.examples.append(f"{row.where}: {row.why}")

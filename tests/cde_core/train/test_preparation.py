@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from cde_core.errors import ConfigError
 from cde_core.recipe import Recipe, with_values
 from cde_core.train.batching import surrogates
 from cde_core.train.distributed import World
@@ -76,6 +77,27 @@ def test_the_clusters_surrogate_can_be_the_filter_too(recipe):
     at_batch_time, _ = prepared(recipe, filter__surrogate="tfidf", filter__when="batch")
     assert at_batch_time.filter.vectors is None and at_batch_time.filter.surrogate is not None
     assert prepared(recipe)[0].filter.vectors is None
+
+
+def test_domains_that_fill_no_batch_are_named(recipe):
+    _, said = prepared(recipe, batches__size=30, data__exclude_domains=["law"])
+    assert not any("never trained on" in line for line in said)
+    with pytest.raises(ConfigError, match="No domain fills a batch of 41: there are 40 pairs"):
+        prepared(recipe, batches__size=41)
+    with pytest.raises(ConfigError, match=r"No number of domains fill .* to 120 or less\."):
+        prepared(recipe, batches__size=121, batches__across_domains="always")
+
+
+def test_settings_that_would_do_nothing_are_refused(recipe):
+    with pytest.raises(ConfigError, match=r"need a filter\.surrogate"):
+        prepared(recipe, filter__margin=0.1)
+    with pytest.raises(ConfigError, match=r"evaluation\.every is 5, but"):
+        prepared(recipe, evaluation__every=5)
+
+
+def test_hard_negatives_that_nobody_has_are_refused(recipe):
+    with pytest.raises(ConfigError, match="hard_negatives is 2, but no pair has any"):
+        prepared(recipe, batches__hard_negatives=2)
 
 
 def test_what_was_embedded_before_is_not_embedded_again(recipe, monkeypatch):

@@ -7,18 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import cde_core.train.trainer as trainer
-from cde_core.errors import ConfigError, TrainingError
+from cde_core.errors import ConfigError, DataError, TrainingError
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
 from cde_core.model.config import BiencoderConfig
 from cde_core.model.encode import TextEncoder
 from cde_core.recipe import Recipe, to_yaml, with_values
+from cde_core.train.locks import the_only_process
 from cde_core.train.trainer import train
 from tests.cde_core.conftest import BACKBONES, WORDS, shaken
 
@@ -103,7 +105,7 @@ def test_what_comes_out_is_a_model_whose_folder_says_how_it_was_made(in_peace, r
     result = json.loads((in_peace / "result.json").read_text())
     assert result["steps"] == STEPS and result["pairs"] == 120 and result["loss"] > 0
     assert "learning_rate: 0.001" in (in_peace / "recipe.yaml").read_text()
-    assert sorted(p.name for p in in_peace.iterdir()) == [
+    assert sorted(p.name for p in in_peace.iterdir() if p.name != ".lock") == [
         *("checkpoints", "metrics.jsonl", "model", "recipe.yaml", "result.json")
     ]
 
@@ -228,6 +230,62 @@ def test_a_folder_with_something_else_is_refused(recipe, tmp_path):
         train(placed(recipe, tmp_path / "mine"))
 
 
+def test_a_run_whose_data_changed_is_not_continued(recipe, tmp_path, monkeypatch):
+    output, taken = tmp_path / "changed", trainer.Run._step
+
+    def dies(self, plan, *rest):
+        taken(self, plan, *rest)
+        if plan.step == 3:
+            raise Killed
+
+    monkeypatch.setattr(trainer.Run, "_step", dies)
+    with pytest.raises(Killed):
+        train(placed(recipe, output))
+    monkeypatch.undo()
+    source = Path(recipe.data.sources[0])
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ConfigError, match=r"The data of .* changed since its run began"):
+        train(placed(recipe, output))
+
+
+def test_a_run_that_never_began_leaves_its_folder_to_others(recipe, tmp_path):
+    nothing = dataclasses.replace(recipe.data, sources=(str(tmp_path / "nothing.jsonl"),))
+    with pytest.raises(DataError, match=r"nothing\.jsonl"):
+        train(placed(recipe, tmp_path / "typo", data=nothing))
+    train(placed(recipe, tmp_path / "typo", steps=1))
+
+
+def test_two_runs_cannot_share_a_folder(recipe, tmp_path):
+    output = tmp_path / "busy"
+    output.mkdir()
+    with the_only_process(output / ".lock", "-"):
+        with pytest.raises(ConfigError, match="Another process is training in"):
+            train(placed(recipe, output))
+    train(placed(recipe, output, steps=1))
+
+
+def test_what_cannot_be_a_folder_is_said(recipe, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="cannot be the folder of a run"):
+            train(placed(recipe, output))
+
+
+def test_a_biencoder_has_no_first_stage_to_freeze(recipe, tmp_path):
+    model = dataclasses.replace(recipe.model, kind="biencoder", freeze=("first_stage.backbone",))
+    train(placed(recipe, tmp_path / "frozen", steps=1, model=model))
+
+
+def test_frozen_parts_stay_as_they_are(recipe, tmp_path):
+    model = dataclasses.replace(recipe.model, freeze=("first_stage.backbone",))
+    train(placed(recipe, tmp_path / "frozen", steps=3, model=model))
+    start = load(recipe.model.backbone, device="cpu").model.backbone.state_dict()
+    after = load(tmp_path / "frozen" / "model", device="cpu").model
+    for name, tensor in after.first_stage.backbone.state_dict().items():
+        assert torch.equal(tensor, start[name]), name
+    assert not torch.equal(after.backbone.words.weight, start["words.weight"])
+
+
 def test_a_finished_run_is_not_run_again(recipe, in_peace, monkeypatch):
     monkeypatch.setattr(trainer, "Run", None)
     before = weights_of(in_peace)
@@ -237,7 +295,7 @@ def test_a_finished_run_is_not_run_again(recipe, in_peace, monkeypatch):
 
 def test_no_batch_at_all_is_said_with_the_size_that_works(recipe, tmp_path):
     large = dataclasses.replace(recipe.batches, size=500)
-    with pytest.raises(ConfigError, match="the largest has 120 pairs"):
+    with pytest.raises(ConfigError, match="there are 120 pairs at most"):
         train(placed(recipe, tmp_path / "large", batches=large))
 
 

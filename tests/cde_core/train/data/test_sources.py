@@ -127,7 +127,7 @@ def test_real_pairs_are_read_whole(prepare, shared_data: Path):
 def test_a_bad_row_is_told_by_its_line_even_in_gzip(prepare, tmp_path: Path, bad: str, why: str):
     rows = [ROWS[0], "", bad, ROWS[2], bad]
     file = write_rows(tmp_path / "x.jsonl.gz", rows)
-    with pytest.raises(DataError, match=rf"x\.jsonl\.gz, line 3: {why}.*--data\.skip-bad-rows"):
+    with pytest.raises(DataError, match=rf"x\.jsonl\.gz, line 3: {why}.*--skip-bad-rows"):
         prepare(file)
     prepared = prepare(file, skip_bad_rows=True)
     assert list(prepared.pairs) == [PAIRS[0], PAIRS[2]]

@@ -114,21 +114,26 @@ class Killed(BaseException):
     """Nothing in the program catches this."""
 
 
-@pytest.mark.parametrize("step", [0, 1, 2, 5, 8])
-def test_a_run_that_died_at_any_step_ends_with_the_same_weights(
-    recipe, in_peace, tmp_path, monkeypatch, step
-):
-    output, taken = tmp_path / "killed", trainer.Run._step
+def dies_after(recipe, output, step, monkeypatch):
+    """Train up to a step, and die before anything is said or saved of it."""
+    taken = trainer.Run._step
 
     def dies(self, plan, *rest):
         taken(self, plan, *rest)
         if plan.step == step:
             raise Killed
 
-    monkeypatch.setattr(trainer.Run, "_step", dies)
-    with pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(trainer.Run, "_step", dies)
         train(placed(recipe, output))
-    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 5, 8])
+def test_a_run_that_died_at_any_step_ends_with_the_same_weights(
+    recipe, in_peace, tmp_path, monkeypatch, step
+):
+    output = tmp_path / "killed"
+    dies_after(recipe, output, step, monkeypatch)
     train(placed(recipe, output))
     assert weights_of(output) == weights_of(in_peace)
     assert metrics_of(output) == metrics_of(in_peace)
@@ -177,17 +182,8 @@ def test_a_run_told_to_stop_saves_and_leaves(recipe, in_peace, tmp_path):
 def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(
     recipe, in_peace, tmp_path, monkeypatch, capsys
 ):
-    output, taken = tmp_path / "damaged", trainer.Run._step
-
-    def dies(self, plan, *rest):
-        taken(self, plan, *rest)
-        if plan.step == 6:
-            raise Killed
-
-    monkeypatch.setattr(trainer.Run, "_step", dies)
-    with pytest.raises(Killed):
-        train(placed(recipe, output))
-    monkeypatch.undo()
+    output = tmp_path / "damaged"
+    dies_after(recipe, output, 6, monkeypatch)
     newest = output / "checkpoints" / "step-0000006" / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1] + b"?")
     train(placed(recipe, output))
@@ -231,17 +227,8 @@ def test_a_folder_with_something_else_is_refused(recipe, tmp_path):
 
 
 def test_a_run_whose_data_changed_is_not_continued(recipe, tmp_path, monkeypatch):
-    output, taken = tmp_path / "changed", trainer.Run._step
-
-    def dies(self, plan, *rest):
-        taken(self, plan, *rest)
-        if plan.step == 3:
-            raise Killed
-
-    monkeypatch.setattr(trainer.Run, "_step", dies)
-    with pytest.raises(Killed):
-        train(placed(recipe, output))
-    monkeypatch.undo()
+    output = tmp_path / "changed"
+    dies_after(recipe, output, 3, monkeypatch)
     source = Path(recipe.data.sources[0])
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ConfigError, match=r"The data of .* changed since its run began"):

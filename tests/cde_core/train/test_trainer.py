@@ -115,7 +115,7 @@ class Killed(BaseException):
 
 
 def dies_after(recipe, output, step, monkeypatch):
-    """Train up to a step, and die before anything is said or saved of it."""
+    """Train up to a step, and die before it is saved."""
     taken = trainer.Run._step
 
     def dies(self, plan, *rest):

@@ -1,0 +1,1 @@
+"""The commands of `cde-eval`, one function each; cli.py offers them."""

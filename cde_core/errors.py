@@ -10,6 +10,7 @@
 
 A `CdeError` is for the user: the commands print its text as one line (what was asked, what was
 found, what to do) and end with status 2. Any other exception is our bug and keeps its traceback.
+A `CdeWarning` is for the user too: something was not as it should be and has been mended.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class ContextError(CdeError):
 
 class TrainingError(CdeError):
     """A run that cannot go on."""
+
+
+class CdeWarning(UserWarning):
+    """Something was not as it should be, and work goes on without it."""
 
 
 def did_you_mean(asked: str, known: Iterable[str], *, most: int = 3) -> str:

@@ -1,6 +1,10 @@
 """The command `cde-eval`: arguments in, one call, results out.
 
 cde-eval mteb        score models on tasks, each task lending its own context
+cde-eval candidates  what a first retriever finds, as TREC run files
+cde-eval beir-small  fast BEIR: models rank what a first retriever has found
+cde-eval compare     is one run better than another, and how sure is it?
+cde-eval cache       what is kept on disk, and making room
 cde-eval bake        put a model and the context it has read into a folder that only needs `encode`
 cde-eval report      tables, figures and a page from result files; runs no model
 cde-eval tasks       what can be named after --tasks
@@ -16,17 +20,26 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import tyro
 
-from cde_core.errors import CdeError
+from cde_core.errors import CdeError, CdeWarning
 from cde_eval.commands.bake import bake
+from cde_eval.commands.beir_small import beir_small
+from cde_eval.commands.cache import cache
+from cde_eval.commands.candidates import candidates
+from cde_eval.commands.compare import compare
 from cde_eval.commands.listing import encoders, tasks
 from cde_eval.commands.mteb import mteb
 from cde_eval.commands.report import report
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "mteb": mteb,
+    "candidates": candidates,
+    "beir-small": beir_small,
+    "compare": compare,
+    "cache": cache,
     "bake": bake,
     "report": report,
     "tasks": tasks,
@@ -42,6 +55,8 @@ def main() -> None:
     """Run a command; a `CdeError` becomes one line and exit status 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.simplefilter("ignore")
+    warnings.simplefilter("always", CdeWarning)
+    warnings.showwarning = _as_one_line
     try:
         app.cli(prog="cde-eval", description="Text encoders on MTEB and BEIR, with context.")
     except CdeError as error:
@@ -50,6 +65,10 @@ def main() -> None:
     except KeyboardInterrupt:
         print("cde-eval: stopped; the same command continues.", file=sys.stderr)
         sys.exit(130)
+
+
+def _as_one_line(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"cde-eval: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     pool of documents ──▶ draw_sample ──▶ encoder.read_context ──▶ encoder.encode
          ▲
-    corpus · random · task:NAME · file:PATH · none
+    corpus · candidates · random · task:NAME · file:PATH · none
 
 A contextual encoder embeds a text differently in a corpus of tax law than in a corpus of recipes.
 It learns which corpus it is in from a small sample of documents, and this module draws that
@@ -26,7 +26,7 @@ import numpy as np
 from cde_core.errors import ConfigError, ContextError, did_you_mean
 from cde_eval.protocols import Protocol
 
-SOURCES = ("corpus", "random", "none", "task:NAME", "file:PATH")
+SOURCES = ("corpus", "candidates", "random", "none", "task:NAME", "file:PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class ContextPolicy:
     """Whose documents are read, and how many."""
 
     source: str
-    """corpus (the task's own), random (built-in texts of other domains), none, task:…, file:…."""
+    """corpus (the task's own), candidates (of each query, its own), random (built-in texts of other
+    domains), none, task:…, file:…."""
 
     size: int | None = None
     """Documents to draw; None for as many as the encoder reads by itself."""

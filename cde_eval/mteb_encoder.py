@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,14 @@ from cde_core.errors import TaskError
 from cde_core.text import Purpose, Role
 from cde_eval.contexts import ContextPolicy
 from cde_eval.embed import each_once
+from cde_eval.encoders.kept import corpus_vectors, engine_of, unkept
 from cde_eval.encoders.protocol import Encoder, Ranker
+from cde_eval.own_contexts import rank_in_own_contexts, reader_once
 from cde_eval.protocols import PAPER, Protocol
-from cde_eval.search import best_of_candidates, named, nearest
+from cde_eval.search import Ranking, best_of_candidates, named
 from cde_eval.task_contexts import Foreign, TaskContexts
-from cde_eval.tasks.lending import corpus_texts
-from cde_eval.vectors import Rows, Vectors, unit_length
+from cde_eval.tasks.corpus_texts import corpus_texts
+from cde_eval.vectors import Rows, RowsOfVectors, UnitRows, Vectors, unit_length
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class Work:
 @dataclass(slots=True)
 class _Indexed:
     ids: list[str]
-    texts: list[str]
+    texts: Sequence[str]
 
 
 class MtebEncoder(AbsEncoder):
@@ -64,6 +67,7 @@ class MtebEncoder(AbsEncoder):
         protocol: How tasks lend documents.
         foreign: The documents of a policy that reads elsewhere than in the task itself.
         rerank_as_search: Give reranking tasks the prefixes of search tasks.
+        device: Where vectors are searched.
     """
 
     def __init__(
@@ -75,13 +79,17 @@ class MtebEncoder(AbsEncoder):
         protocol: Protocol = PAPER,
         foreign: Foreign | None = None,
         rerank_as_search: bool = False,
+        device: str = "cpu",
     ) -> None:
         policy = policy or ContextPolicy("none")
         self.encoder = encoder
         self.contexts = TaskContexts(encoder, policy, protocol, policy.seed + draw, foreign)
         self.work = Work()
+        self.unfinished: Path | None = None
+        """Where rankings are kept meanwhile, if every query has a context of its own."""
         self._protocol = protocol
         self._rerank_as_search = rerank_as_search
+        self._device = device
         self._indexed: _Indexed | None = None
         self.mteb_model_meta: ModelMeta = model_meta(encoder, self._choices())
 
@@ -103,7 +111,7 @@ class MtebEncoder(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         role: Role = "text" if prompt_type is None else _role(prompt_type)
         context = self._context(task_metadata, hf_split, hf_subset)
-        return self._embed(texts, self._purpose(task_metadata, role), context)
+        return self._embed(self.encoder, texts, self._purpose(task_metadata, role), context)
 
     def index(
         self,
@@ -119,7 +127,8 @@ class MtebEncoder(AbsEncoder):
         """Take the corpus, and read the context before any query is encoded."""
         ids = list(corpus.select_columns(["id"])[:]["id"])
         self._indexed = _Indexed(ids, corpus_texts(corpus))
-        self._context(task_metadata, hf_split, hf_subset, corpus=self._indexed.texts)
+        if not self.contexts.differ_by_query:
+            self._context(task_metadata, hf_split, hf_subset, corpus=self._indexed.texts)
 
     def search(
         self,
@@ -139,46 +148,98 @@ class MtebEncoder(AbsEncoder):
             raise RuntimeError("mteb calls index() before search()")
         corpus = self._indexed
         query_ids, texts = list(queries["id"]), _query_texts(queries, task_metadata)
-        context = self._context(task_metadata, hf_split, hf_subset, corpus=corpus.texts)
         rows = None if top_ranked is None else _candidate_rows(query_ids, corpus.ids, top_ranked)
-        if isinstance(self.encoder, Ranker):
-            started = time.perf_counter()
-            ranking = self.encoder.rank(
-                texts, corpus.texts, top_k=top_k, candidates=rows, context=context
-            )
-            self._count(len(texts) + len(corpus.texts), started)
-        elif rows is None:
-            left, right = self._both_sides(texts, corpus.texts, task_metadata, context)
-            ranking = nearest(left, right, top_k)
+        place = (task_metadata, hf_split, hf_subset)
+        if self.contexts.differ_by_query and rows is not None:
+            ranking = self._rank_in_own_contexts(texts, corpus.texts, rows, place)
         else:
-            # Only documents that are a candidate of some query are embedded at all.
-            used = np.unique(np.concatenate(rows))
-            documents = [corpus.texts[row] for row in used]
-            left, right = self._both_sides(texts, documents, task_metadata, context)
-            ranking = best_of_candidates(left, right, used, rows, top_k)
+            context = self._context(*place, corpus=corpus.texts)
+            ranking = self._rank(
+                self.encoder, texts, corpus.texts, task_metadata, context, rows, top_k
+            )
         self._indexed = None
         return named(ranking, query_ids, corpus.ids)
 
-    def _both_sides(
-        self, queries: list[str], documents: list[str], metadata: TaskMetadata, context: Any
-    ) -> tuple[Vectors, Vectors]:
-        left = self._embed(queries, self._purpose(metadata, "query"), context)
-        right = self._embed(documents, self._purpose(metadata, "document"), context)
-        if self.encoder.similarity == "cosine":
-            return unit_length(left), unit_length(right)
-        return left, right
+    def _rank(
+        self,
+        encoder: Encoder,
+        queries: list[str],
+        corpus: Sequence[str],
+        metadata: TaskMetadata,
+        context: Any,
+        candidates: Sequence[Rows] | None,
+        top_k: int,
+    ) -> Ranking:
+        """Rank a corpus, or each query's candidates, in one context for all queries."""
+        if isinstance(encoder, Ranker):
+            started = time.perf_counter()
+            ranking = encoder.rank(
+                queries, corpus, top_k=top_k, candidates=candidates, context=context
+            )
+            self._count(len(queries) + len(corpus), started)
+            return ranking
+        left = self._embed(encoder, queries, self._purpose(metadata, "query"), context)
+        if encoder.similarity == "cosine":
+            left = unit_length(left)
+        of_documents = self._purpose(metadata, "document")
+        if candidates is None:
+            right = self._embed_corpus(encoder, corpus, of_documents, context)
+            return engine_of(encoder).search(left, right, top_k, device=self._device)
+        # Only documents that are a candidate of some query are embedded at all.
+        used = np.unique(np.concatenate(candidates))
+        documents = corpus if len(used) == len(corpus) else [corpus[int(row)] for row in used]
+        right = self._embed_corpus(encoder, documents, of_documents, context)
+        return best_of_candidates(left, right, used, candidates, top_k)
 
-    def _embed(self, texts: list[str], purpose: Purpose, context: Any) -> Vectors:
+    def _rank_in_own_contexts(
+        self,
+        queries: list[str],
+        corpus: Sequence[str],
+        candidates: Sequence[Rows],
+        place: tuple[TaskMetadata, str, str],
+    ) -> Ranking:
+        """Rank each query's candidates in a context of their own."""
+        metadata = place[0]
+        encoder = unkept(self.encoder)  # no vector serves twice
+        purpose = self.contexts.of_each_query(*place, self._purpose(metadata, "document"))
+
+        def rank(query: str, texts: list[str], context: Any) -> Ranking:
+            return self._rank(encoder, [query], texts, metadata, context, None, len(texts))
+
+        return rank_in_own_contexts(
+            queries,
+            corpus,
+            candidates,
+            read=reader_once(encoder, purpose),
+            rank=rank,
+            size=self.contexts.size,
+            unfinished=self.unfinished,
+        )
+
+    def _embed_corpus(
+        self, encoder: Encoder, texts: Sequence[str], purpose: Purpose, context: Any
+    ) -> RowsOfVectors:
+        """Vectors of documents to be searched, in memory only if they fit easily."""
+        self._refuse_other_types(purpose.task_type, purpose.task_name)
+        started = time.perf_counter()
+        vectors = corpus_vectors(encoder, texts, purpose, context)
+        self._count(len(texts), started)
+        if encoder.similarity != "cosine" and not self._scales(encoder, purpose):
+            return vectors
+        return unit_length(vectors) if isinstance(vectors, np.ndarray) else UnitRows(vectors)
+
+    def _embed(self, encoder: Encoder, texts: list[str], purpose: Purpose, context: Any) -> Vectors:
         self._refuse_other_types(purpose.task_type, purpose.task_name)
         started = time.perf_counter()
         vectors = each_once(
-            texts, lambda new: self.encoder.encode(new, purpose=purpose, context=context)
+            texts, lambda new: encoder.encode(new, purpose=purpose, context=context)
         )
         self._count(len(texts), started)
         vectors = vectors.astype(np.float32, copy=False)
-        if self.encoder.context_size != 0 and self._protocol.scales(purpose.task_type):
-            return unit_length(vectors)
-        return vectors
+        return unit_length(vectors) if self._scales(encoder, purpose) else vectors
+
+    def _scales(self, encoder: Encoder, purpose: Purpose) -> bool:
+        return encoder.context_size != 0 and self._protocol.scales(purpose.task_type)
 
     def _count(self, texts: int, started: float) -> None:
         self.work.texts += texts

@@ -1,12 +1,12 @@
 """Result files: what is written for every evaluation, and the tables read from them.
 
     OUTPUT/mteb/results/MODEL/REVISION[/experiments/CHOICES]/TASK.json    mteb's own result
+    OUTPUT/records/MODEL/REVISION/CHOICES/TASK.queries.csv                scores of each query
     OUTPUT/records/MODEL/REVISION/CHOICES/TASK.json                       ours, written last
 
 mteb's file is for mteb's tools; our record says what mteb has no place for: the context and its
 draw, the protocol, what it cost, on which machine, with which versions. An evaluation is finished
-when its record is there, so a killed run knows where to go on. Both are written whole or not at
-all.
+when its record is there, so a killed run knows where to go on. Each is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import subprocess
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -81,6 +82,9 @@ class RunRecord(BaseModel):
     """For "split/subset": where the documents came from, how many, their seed and hash."""
     settings: dict[str, str]
     """Choices of the encoder itself, such as precision."""
+    candidates: dict[str, Any] = {}
+    """Where lists of candidates were rescored: their retriever, its revision, depth, sha256, and
+    whether documents had their titles."""
     seconds: float
     """Wall time of the evaluation, loading of data included."""
     texts: int
@@ -95,28 +99,31 @@ class RunRecord(BaseModel):
 
 
 def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:
-    """Write a file whole or not at all; a leftover of a killed run is overwritten.
+    """Write a file whole or not at all, whoever else writes it at the same time.
 
     Args:
         path: The file; its folder is made if need be.
         content: Text, or a function that writes the file it is given.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    if isinstance(content, str):
-        part.write_text(content, encoding="utf-8")
-    else:
-        content(part)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())  # the name must not reach the disk before the bytes
-    part.replace(path)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        if isinstance(content, str):
+            part.write_text(content, encoding="utf-8")
+        else:
+            content(part)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())  # the name must not reach the disk before the bytes
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def record_path(
     output: Path, name: str, revision: str, choices: Mapping[str, str], task: str
 ) -> Path:
     """Where the record of an evaluation stands."""
-    folder = output / "records" / _safe(name) / _safe(revision) / _safe_choices(choices)
+    folder = output / "records" / file_name(name) / file_name(revision) / _safe_choices(choices)
     return folder / f"{task}.json"
 
 
@@ -145,8 +152,38 @@ def read_records(output: Path) -> list[RunRecord]:
     Raises:
         DataError: If a file is not a record.
     """
+    return list(records_by_path(output).values())
+
+
+def records_by_path(output: Path) -> dict[Path, RunRecord]:
+    """Every record below a results folder, by its file, in a fixed order.
+
+    Raises:
+        DataError: If a file is not a record.
+    """
     paths = sorted((output / "records").rglob("*.json"))
-    return [record for path in paths if (record := read_record(path)) is not None]
+    return {path: record for path in paths if (record := read_record(path)) is not None}
+
+
+def query_scores_path(record: Path) -> Path:
+    """Where the scores of each query stand, beside the record of their evaluation."""
+    return record.with_suffix(".queries.csv")
+
+
+def read_query_scores(record: Path) -> pd.DataFrame | None:
+    """Scores of each query of an evaluation: split, subset, query and a column per measure.
+
+    Args:
+        record: The file of the evaluation's record.
+
+    Returns:
+        None where there are none: not a search task, or a record of an older version.
+    """
+    path = query_scores_path(record)
+    if not path.is_file():
+        return None
+    texts = dict.fromkeys(("split", "subset", "query"), str)
+    return pd.read_csv(path, dtype=texts, keep_default_na=False)
 
 
 def tidy(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -160,6 +197,7 @@ def tidy(records: Iterable[RunRecord]) -> pd.DataFrame:
             "policy": record.policy,
             "size": "all" if record.context_size is None else str(record.context_size),
             "draw": record.draw,
+            "candidates": _candidates(record),
             "task": record.task,
             "type": record.task_type,
             "task_revision": record.task_revision,
@@ -172,6 +210,14 @@ def tidy(records: Iterable[RunRecord]) -> pd.DataFrame:
         for score in record.scores
     ]
     return pd.DataFrame(rows)
+
+
+def _candidates(record: RunRecord) -> str:
+    """In words, what was rescored; "" for a search of everything."""
+    if not record.candidates:
+        return ""
+    titles = "" if record.candidates["titles"] else ", no titles"
+    return f"top {record.candidates['depth']} of {record.candidates['retriever']}{titles}"
 
 
 @cache
@@ -201,7 +247,7 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def _safe(text: str) -> str:
+def file_name(text: str) -> str:
     """A name that every file system takes; one that could be another's too ends in a hash."""
     plain = _plain(text)
     clear = plain.replace("__", "/") == text and "~" not in plain and plain.strip(".")

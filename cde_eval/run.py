@@ -11,7 +11,6 @@ since there is no chance in either.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -34,14 +33,17 @@ from tqdm.auto import tqdm
 
 from cde_core.errors import CdeError, TaskError
 from cde_eval.contexts import ContextPolicy, file_documents
-from cde_eval.encoders import Encoder, LoadOptions, load_encoder
+from cde_eval.encoders import Encoder, LoadOptions
+from cde_eval.encoders.kept import load_kept
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import PAPER, Protocol
+from cde_eval.query_scores import QueryScores
 from cde_eval.results import (
     RunRecord,
     Score,
     commit,
     installed_versions,
+    query_scores_path,
     read_record,
     record_path,
     write_atomically,
@@ -50,6 +52,7 @@ from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.builtin import documents_outside
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.lending import lent_documents
+from cde_eval.tasks.loading import load_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class Evaluation:
         Raises:
             ModelError: If it cannot be loaded.
         """
-        return self.loaded[model] if model in self.loaded else load_encoder(model, self.options)
+        return self.loaded[model] if model in self.loaded else load_kept(model, self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,12 @@ def evaluate_one(
         protocol=plan.protocol,
         foreign=_foreign_documents(policy, source.name, plan),
         rerank_as_search=plan.rerank_as_search,
+        device=plan.options.device,
     )
-    _file_reranking_apart(seen_by_mteb, task)
+    _file_apart(seen_by_mteb, source.choices)
     choices = dict(seen_by_mteb.mteb_model_meta.experiment_kwargs or {})
     path = record_path(output, encoder.name, encoder.revision, choices, source.name)
+    seen_by_mteb.unfinished = path.with_suffix(".unfinished")
     finished = read_record(path)
     data_hash = source.data_hash()
     same_data = (task.metadata.revision, data_hash)
@@ -156,7 +161,8 @@ def evaluate_one(
         return finished
     gflops = machine_speed()
     started = time.perf_counter()
-    result = _mteb_result(seen_by_mteb, task, source)
+    by_query = QueryScores()
+    result = _mteb_result(seen_by_mteb, task, source, by_query)
     seconds = time.perf_counter() - started
     contexts, work = seen_by_mteb.contexts, seen_by_mteb.work
     record = RunRecord(
@@ -177,6 +183,7 @@ def evaluate_one(
         draws=draws,
         contexts=contexts.records(),
         settings=dict(encoder.settings),
+        candidates=dict(source.candidates),
         seconds=round(seconds, 3),
         texts=work.texts,
         texts_per_second=round(work.texts / max(work.seconds, 1e-9), 1),
@@ -186,6 +193,7 @@ def evaluate_one(
         commit=commit(),
     )
     _write_mteb_result(result, seen_by_mteb.mteb_model_meta, output)
+    by_query.write(query_scores_path(path))
     write_atomically(path, record.model_dump_json(indent=1) + "\n")
     return record
 
@@ -196,7 +204,8 @@ def _draws(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, 
         yield ContextPolicy("none"), 0, 1
         return
     for policy in plan.policies:
-        by_chance = policy.kind != "none" and (policy.size or encoder.context_size) is not None
+        drawn = policy.kind not in ("none", "candidates")
+        by_chance = drawn and (policy.size or encoder.context_size) is not None
         draws = plan.draws if by_chance else 1
         for draw in range(draws):
             yield policy, draw, draws
@@ -219,25 +228,37 @@ def _foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) 
 @lru_cache(maxsize=2)
 def _task_documents(source: TaskSource, protocol: Protocol) -> Foreign:
     task = source.make()
-    _load(task, source)
+    load_task(task, source)
     split = task.eval_splits[0]
     subset = task.hf_subsets[0]
     documents = lent_documents(task, split, subset, protocol)
     return Foreign(documents, f"task:{source.name}/{split} {task.metadata.revision}")
 
 
-def _mteb_result(model: MtebEncoder, task: AbsTask, source: TaskSource) -> TaskResult:
+def _mteb_result(
+    model: MtebEncoder,
+    task: AbsTask,
+    source: TaskSource,
+    by_query: QueryScores,
+    *,
+    is_part: bool = False,
+) -> TaskResult:
     """Evaluate a task as `mteb.evaluate` does, subset by subset.
 
     Not through it, since it keeps a cache of its own notion of what is finished (`record_path`
     has ours) and imports sentence-transformers for seconds whatever the model is.
     """
     if isinstance(task, AbsTaskAggregate):
-        parts = [_mteb_result(model, part, source) for part in task.metadata.tasks]
+        parts = [
+            _mteb_result(model, part, source, by_query, is_part=True)
+            for part in task.metadata.tasks
+        ]
         return task.combine_task_results(parts)
     started = time.perf_counter()
-    _load(task, source)
+    load_task(task, source)
     model.bind([task])
+    if isinstance(task, AbsTaskRetrieval):
+        by_query.listen(task, is_part=is_part)
     as_mteb_types_it = cast(SearchProtocol, model)
     together = isinstance(task, AbsTaskBitextMining)  # its subsets may be columns of one table
     scores: dict[str, dict[str, Any]] = {split: {} for split in task.eval_splits}
@@ -251,39 +272,14 @@ def _mteb_result(model: MtebEncoder, task: AbsTask, source: TaskSource) -> TaskR
     return TaskResult.from_task_results(task, scores, seconds, None, datetime.now(tz=UTC))
 
 
-def _load(task: AbsTask, source: TaskSource) -> None:
-    try:
-        task.load_data()
-    except CdeError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        where = "the hub" if source.origin == "mteb" else source.origin
-        raise TaskError(
-            f"The data of {source.name} cannot be loaded from {where}: {reason.rstrip('.')}. "
-            "Download it, or name the folder that holds it with --data."
-        ) from error
+def _file_apart(model: MtebEncoder, choices: Mapping[str, str]) -> None:
+    """File results of a changed task apart from those of the task itself.
 
-
-def _file_reranking_apart(model: MtebEncoder, task: AbsTask) -> None:
-    """Give a search task that was made a reranking task results of its own.
-
-    mteb files both under one name, and would serve the full run's score for the reranked one.
+    mteb has one place for both, and would serve the full search's score for rescored candidates.
     """
-    if not isinstance(task, AbsTaskRetrieval) or not task.data_loaded:
-        return
-    if str(task.metadata.type).endswith("Reranking"):
-        return
-    lists = {
-        f"{subset}/{split}": data["top_ranked"]
-        for subset, splits in task.dataset.items()
-        for split, data in splits.items()
-        if data.get("top_ranked")
-    }
-    if lists:
-        digest = hashlib.sha256(json.dumps(lists, sort_keys=True).encode()).hexdigest()[:12]
+    if choices:
         meta = model.mteb_model_meta
-        chosen = {**(meta.experiment_kwargs or {}), "candidates": f"{task._top_k}-{digest}"}
+        chosen = {**(meta.experiment_kwargs or {}), **choices}
         model.mteb_model_meta = meta.model_copy(update={"experiment_kwargs": chosen})
 
 

@@ -75,6 +75,11 @@ class TaskContexts:
         return self._encoder.context_size != 0 and self._policy.kind != "none"
 
     @property
+    def differ_by_query(self) -> bool:
+        """Whether each query has a context of its own, of its candidates."""
+        return self.reads and self._policy.kind == "candidates"
+
+    @property
     def size(self) -> int | None:
         """Documents that each context holds: 0 where none are read, None for all there are."""
         return (self._policy.size or self._encoder.context_size) if self.reads else 0
@@ -86,7 +91,7 @@ class TaskContexts:
         chosen = {"context": self._policy.source, "protocol": self._protocol.name}
         if self.reads:
             chosen["size"] = "all" if self.size is None else str(self.size)
-        if self.reads and self.size is not None:  # a context of all documents is not drawn
+        if self.reads and self.size is not None and not self.differ_by_query:  # else not by chance
             chosen["seed"] = str(self._seed)
         if self._foreign is not None:
             chosen["documents"] = self._foreign.digest()
@@ -131,6 +136,11 @@ class TaskContexts:
         """
         if not self.reads:
             return None
+        if self.differ_by_query:
+            raise ContextError(
+                f"{metadata.name} has no candidates of each query to read; choose another context, "
+                "or a search task with `cde-eval beir-small`."
+            )
         task = self._tasks.get(metadata.name)
         if task is not None:
             split = lending_split(task, split, self._protocol)
@@ -143,6 +153,18 @@ class TaskContexts:
             prefix_of = {"prefix_of": f"{purpose.task_type}/{purpose.role}"}
             self._records[place] = sample.record() | prefix_of
         return self._read[1]
+
+    def of_each_query(
+        self, metadata: TaskMetadata, split: str, subset: str, documents: Purpose
+    ) -> Purpose:
+        """The purpose that each query's candidates are read with; notes it for the record."""
+        purpose = self._protocol.context_purpose(documents)
+        self._records[metadata.name, split, subset] = {
+            "source": "candidates of each query, the best first",
+            "documents": self.size,
+            "prefix_of": f"{purpose.task_type}/{purpose.role}",
+        }
+        return purpose
 
     def _draw(self, place: Place, task: AbsTask | None, corpus: Sequence[str] | None) -> Sample:
         name, split, subset = place

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,18 @@ Vectors = npt.NDArray[np.float32]
 
 Rows = npt.NDArray[np.int64]
 """Row numbers of documents in a corpus."""
+
+
+class RowsOfVectors(Protocol):
+    """Vectors of a corpus that need not fit in memory: an array, a mapped file, a store on disk."""
+
+    def __len__(self) -> int:
+        """How many vectors there are."""
+        ...
+
+    def __getitem__(self, rows: slice | Rows, /) -> npt.NDArray[np.floating[Any]]:
+        """Those rows, shape (rows, dim), in whatever float they are kept in."""
+        ...
 
 
 ALREADY = 1e-6
@@ -26,3 +40,17 @@ def unit_length(vectors: Vectors) -> Vectors:
     if vectors.dtype == np.float32 and (np.abs(lengths - 1) < ALREADY).all():
         return vectors
     return np.asarray(vectors / np.where(lengths == 0, 1, lengths), dtype=np.float32)
+
+
+class UnitRows:
+    """A corpus's vectors, each scaled to length one as it is read."""
+
+    def __init__(self, vectors: RowsOfVectors) -> None:
+        self._vectors = vectors
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def __getitem__(self, rows: slice | Rows) -> Vectors:
+        """Rows by a slice or by their numbers, shape (n, dim)."""
+        return unit_length(self._vectors[rows])

@@ -13,6 +13,7 @@ same one at once write the same bytes, so nobody waits for anybody.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -27,6 +28,8 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from cde_core.errors import CdeWarning
 
 FORMAT = "cde_core cached context 1"
 KEPT_IN_MEMORY = 8
@@ -97,7 +100,11 @@ def _load(path: Path, key: ContextKey) -> Tensor | None:
             about = file.metadata()
     except (OSError, SafetensorError):
         return None
-    return vectors if about == _description(key, vectors) else None
+    if about != _description(key, vectors):
+        return None
+    with contextlib.suppress(OSError):
+        path.touch()  # a file's time is when it was last of use
+    return vectors
 
 
 def _save(path: Path, key: ContextKey, vectors: Tensor) -> None:
@@ -110,6 +117,7 @@ def _save(path: Path, key: ContextKey, vectors: Tensor) -> None:
         warnings.warn(
             f"A context could not be kept in {path.parent} ({error}), so the next run reads its "
             "documents again; set CDE_EVAL_CACHE to a folder that can be written.",
+            CdeWarning,
             stacklevel=4,
         )
     finally:

@@ -112,6 +112,7 @@ class TextEncoder:
         purpose: Purpose = DOCUMENT,
         source: str = "documents",
         allow_more: bool = False,
+        keep: bool = True,
         progress: Progress | None = None,
     ) -> Context:
         """Read a sample of a corpus, or remember what reading it gave.
@@ -121,6 +122,7 @@ class TextEncoder:
             purpose: What the task's documents are for; decides their prefix.
             source: Where they came from, for the record.
             allow_more: Accept more documents than the model was made for.
+            keep: Remember it, where there is a cache; of no use for what is read only once.
             progress: Told how many more documents are read.
 
         Raises:
@@ -136,7 +138,12 @@ class TextEncoder:
                 f"{self.context_size}; read fewer, or pass allow_more=True."
             )
         prefix, digest = self.prefix(purpose), digest_of(documents)
-        vectors = self._remembered(self.model, documents, digest, prefix, progress)
+        if keep and self._cache is not None:
+            vectors = self._remembered(
+                self._cache, self.model, documents, digest, prefix, progress
+            )
+        else:
+            vectors = self._run_first_stage(self.model, documents, prefix, progress)
         return Context(
             vectors=vectors,
             source=source,
@@ -148,6 +155,7 @@ class TextEncoder:
 
     def _remembered(
         self,
+        cache: ContextCache,
         model: ContextualEncoder,
         documents: Sequence[str],
         digest: str,
@@ -155,8 +163,6 @@ class TextEncoder:
         progress: Progress | None,
     ) -> Tensor:
         """What the first stage gives, from the cache if it can be."""
-        if self._cache is None:
-            return self._run_first_stage(model, documents, prefix, progress)
         if self._reading is None:
             self._reading = digest_of_reading(model.config, self.reader)
         key = ContextKey(
@@ -174,7 +180,7 @@ class TextEncoder:
             ran = True
             return self._run_first_stage(model, documents, prefix, progress)
 
-        vectors = self._cache.read(key, run)
+        vectors = cache.read(key, run)
         if progress and not ran:
             progress(len(documents))
         return vectors

@@ -24,6 +24,7 @@ def mteb(
     rerank_prefix: Literal["classification", "search"] = "classification",
     device: str = "auto",
     dtype: Literal["float32", "bfloat16"] = "float32",
+    engine: str = "here",
     output: Path = Path("results"),
 ) -> None:
     """Score models on MTEB and BEIR tasks, each task lending its own context.
@@ -45,6 +46,7 @@ def mteb(
         rerank_prefix: Prefix of reranking tasks, for models that have prefixes.
         device: Where to compute: auto, cpu, cuda, cuda:1, mps.
         dtype: Precision of the model; vectors are always float32.
+        engine: Where to embed and search: here, ray, or ray:ADDRESS of a cluster.
         output: Results folder.
     """
     from tqdm.auto import tqdm
@@ -59,7 +61,7 @@ def mteb(
         raise CdeError("--model names no model; `cde-eval encoders` lists what can be named.")
     if draws < 1:
         raise CdeError(f"--draws is {draws}; draw at least one sample.")
-    options = LoadOptions(device=device_named(device), dtype=dtype)
+    options = LoadOptions(device=device_named(device), dtype=dtype, engine=engine)
     policies = tuple(ContextPolicy(source, size, seed) for source in context)
     lent = [policy.argument for policy in policies if policy.kind == "task"]
     plan = Evaluation(
@@ -76,7 +78,7 @@ def mteb(
     for outcome in evaluate(plan, output):
         outcomes.append(outcome)
         if not isinstance(outcome, Failure):
-            tqdm.write(_finished(outcome), file=sys.stderr)
+            tqdm.write(finished(outcome), file=sys.stderr)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     records = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
     if records:
@@ -88,7 +90,8 @@ def mteb(
         sys.exit(2)
 
 
-def _finished(record: Any) -> str:
+def finished(record: Any) -> str:
+    """A line that says what an evaluation gave."""
     scores = ", ".join("–" if one.main is None else f"{one.main:.4f}" for one in record.scores)
     draw = f" draw {record.draw + 1} of {record.draws}" if record.draws > 1 else ""
     return f"{record.task}: {record.model}, context {record.policy}{draw}: {scores}"

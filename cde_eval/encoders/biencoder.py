@@ -22,9 +22,9 @@ import torch
 
 from cde_core.errors import ModelError
 from cde_core.text import Purpose, token_budget_batches
-from cde_eval.embed import VectorMemory, progress_bar
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.progress import progress_bar
 from cde_eval.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 TOKENS_PER_BATCH = {"cpu": 2048}
 """Padded tokens per batch: small batches stay in a CPU's caches; GPUs want large ones."""
 TOKENS_PER_BATCH_ELSEWHERE = 32_768
+
+UNKNOWN_REVISION = "main"
+"""A branch of a hub repository, whose files may change."""
 
 
 class Biencoder:
@@ -49,18 +52,21 @@ class Biencoder:
         self.similarity = _similarity(model)
         dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
         self.settings = {} if dtype == "float32" else {"dtype": dtype}
-        self._memory = VectorMemory()
 
     def read_context(self, documents: Sequence[str], *, purpose: Purpose) -> None:
         """Reads nothing: a biencoder embeds each text alone."""
 
     def encode(self, texts: Sequence[str], *, purpose: Purpose, context: Any = None) -> Vectors:
         """Vectors of `texts`, shape (n, dim), float32, scaled as the model's own modules do it."""
-        prompt = self.prompt_for(purpose)
         # Models with a route per side (asymmetric ones) are told which side this is.
         route = {} if purpose.role == "text" else {"task": purpose.role}
-        kind = (prompt, purpose.role)
-        return self._memory.recall(texts, kind, lambda new: self._forward(new, prompt, route))
+        return self._forward(list(texts), self.prompt_for(purpose), route)
+
+    def space(self, purpose: Purpose, context: Any = None) -> dict[str, str] | None:
+        """Prompt and side; None for a model whose revision nobody can tell."""
+        if self.revision == UNKNOWN_REVISION:
+            return None
+        return {"prompt": self.prompt_for(purpose) or "", "side": purpose.role}
 
     def prompt_for(self, purpose: Purpose) -> str | None:
         """Prompt that the model's own configuration has for this purpose.
@@ -81,7 +87,7 @@ class Biencoder:
         budget = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
         vectors: list[Any] = [None] * len(texts)
         batches = token_budget_batches(self._token_counts(texts, prompt), budget)
-        with torch.inference_mode(), progress_bar(len(texts)) as bar:
+        with torch.inference_mode(), progress_bar(len(texts)) as done:
             for batch in batches:
                 features = self.model.preprocess([texts[i] for i in batch], prompt=prompt, **route)
                 features = {
@@ -91,7 +97,7 @@ class Biencoder:
                 rows = self.model(features, **route)["sentence_embedding"].float().cpu().numpy()
                 for i, row in zip(batch, rows, strict=True):
                     vectors[i] = row
-                bar.update(len(batch))
+                done(len(batch))
         return np.stack(vectors)
 
     def _token_counts(self, texts: list[str], prompt: str | None) -> list[int]:
@@ -175,7 +181,7 @@ def folder_revision(folder: Path) -> str:
 
 
 def _hub_revision(model: SentenceTransformer) -> str:
-    return getattr(model.model_card_data, "base_model_revision", None) or "main"
+    return getattr(model.model_card_data, "base_model_revision", None) or UNKNOWN_REVISION
 
 
 @contextmanager

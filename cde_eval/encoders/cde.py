@@ -16,10 +16,10 @@ from cde_core.model.context import Context
 from cde_core.model.encode import TextEncoder
 from cde_core.model.hub import folder_of
 from cde_core.text import Purpose
-from cde_eval.embed import progress_bar
 from cde_eval.encoders.biencoder import folder_revision
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.progress import progress_bar
 from cde_eval.vectors import Vectors
 
 
@@ -42,19 +42,30 @@ class Cde:
         More documents than the model was trained with are read too: whoever gives a size above
         the model's own has chosen it, and the record says it.
         """
-        with progress_bar(len(documents), "context") as bar:
+        with progress_bar(len(documents), "context") as done:
             return self.model.read_context(
-                documents, purpose=purpose, allow_more=True, progress=bar.update
+                documents, purpose=purpose, allow_more=True, progress=done
             )
+
+    def read_once(self, documents: Sequence[str], *, purpose: Purpose) -> Context:
+        """The same, and nothing is kept of it: a context that will not be asked for again."""
+        return self.model.read_context(documents, purpose=purpose, allow_more=True, keep=False)
 
     def encode(
         self, texts: Sequence[str], *, purpose: Purpose, context: Context | None = None
     ) -> Vectors:
         """Vectors of texts, shape (n, dim), not normalised, as the published models give them."""
-        with progress_bar(len(texts)) as bar:
+        with progress_bar(len(texts)) as done:
             return self.model.encode(
-                texts, purpose=purpose, context=context, normalise=False, progress=bar.update
+                texts, purpose=purpose, context=context, normalise=False, progress=done
             )
+
+    def space(self, purpose: Purpose, context: Context | None = None) -> dict[str, str]:
+        """The prefix, and the documents of the context in their order."""
+        about = {"prompt": self.model.prefix(purpose)}
+        if context is not None and not context.is_null:
+            about |= {"context": context.digest, "context_prompt": context.prefix}
+        return about
 
 
 def load(argument: str, options: LoadOptions) -> Cde:

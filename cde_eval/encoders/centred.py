@@ -20,8 +20,11 @@ import numpy as np
 
 from cde_core.errors import ModelError
 from cde_core.text import Purpose
+from cde_eval.encoders.kept import kept
 from cde_eval.encoders.protocol import Encoder, Similarity
 from cde_eval.encoders.registry import LoadOptions, load_encoder
+from cde_eval.engines.choose import engine_named
+from cde_eval.engines.here import Engine, Here
 from cde_eval.vectors import Vectors, unit_length
 
 
@@ -48,8 +51,10 @@ class Centred:
     similarity: Similarity = "cosine"
     task_types: frozenset[str] | None = None
 
-    def __init__(self, base: Encoder, *, whiten: bool) -> None:
+    def __init__(self, base: Encoder, *, whiten: bool, engine: Engine | None = None) -> None:
         self.base = base
+        self.engine = engine or Here()
+        self._kept_base = kept(base, self.engine)  # whose vectors are the same in every context
         self.whiten = whiten
         self.name = f"{base.name}-{'whitened' if whiten else 'centred'}"
         self.revision = base.revision
@@ -57,13 +62,13 @@ class Centred:
 
     def read_context(self, documents: Sequence[str], *, purpose: Purpose) -> Centre:
         """Mean (and, to whiten, covariance) of the documents' unit vectors."""
-        vectors = unit_length(self.base.encode(documents, purpose=purpose))
+        vectors = unit_length(self._kept_base.encode(documents, purpose=purpose))
         whitening = _inverse_square_root_of_covariance(vectors) if self.whiten else None
         return Centre(vectors.mean(axis=0), whitening)
 
     def encode(self, texts: Sequence[str], *, purpose: Purpose, context: Any = None) -> Vectors:
         """Unit vectors of `texts`, shape (n, dim); without context, the base encoder's own."""
-        vectors = unit_length(self.base.encode(texts, purpose=purpose))
+        vectors = unit_length(self._kept_base.encode(texts, purpose=purpose))
         return vectors if context is None else unit_length(context.apply(vectors))
 
 
@@ -79,16 +84,17 @@ def _inverse_square_root_of_covariance(vectors: Vectors) -> Vectors:
 
 def load_centred(argument: str, options: LoadOptions) -> Centred:
     """A biencoder minus the mean of its context: centred:minilm; MiniLM by default."""
-    return Centred(_base(argument, "centred", options), whiten=False)
+    return _load(argument, "centred", options)
 
 
 def load_whitened(argument: str, options: LoadOptions) -> Centred:
     """A biencoder centred on its context and whitened: whitened:minilm; MiniLM by default."""
-    return Centred(_base(argument, "whitened", options), whiten=True)
+    return _load(argument, "whitened", options)
 
 
-def _base(argument: str, kind: str, options: LoadOptions) -> Encoder:
-    base = load_encoder(argument or "minilm", options)
+def _load(argument: str, kind: str, options: LoadOptions) -> Centred:
+    model = argument or "minilm"
+    base = load_encoder(model, options)
     if base.context_size != 0:
         raise ModelError(f"{kind!r} moves a context-free encoder, and {argument!r} reads context.")
-    return base
+    return Centred(base, whiten=kind == "whitened", engine=engine_named(model, options))

@@ -26,7 +26,6 @@ from torch import Tensor
 from cde_core.errors import ModelError
 from cde_core.text import Purpose, Role, token_budget_batches
 from cde_core.tokens import Tokens, pad
-from cde_eval.embed import VectorMemory, progress_bar
 from cde_eval.encoders.biencoder import (
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
@@ -34,6 +33,7 @@ from cde_eval.encoders.biencoder import (
 )
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.progress import progress_bar
 from cde_eval.vectors import Vectors
 
 PREFIXES: dict[Role, str] = {"query": "query: ", "document": "passage: ", "text": "passage: "}
@@ -63,15 +63,17 @@ class Decoder:
             getattr(model.config, "max_position_embeddings", None) or MAX_LENGTH,
             tokenizer.model_max_length,
         )
-        self._memory = VectorMemory()
 
     def read_context(self, documents: Sequence[str], *, purpose: Purpose) -> None:
         """Reads nothing: a decoder embeds each text alone."""
 
     def encode(self, texts: Sequence[str], *, purpose: Purpose, context: Any = None) -> Vectors:
         """Vectors of `texts`, shape (n, dim), float32, not normalised."""
-        prefix = PREFIXES[purpose.role]
-        return self._memory.recall(texts, prefix, lambda new: self._forward(new, prefix))
+        return self._forward(list(texts), PREFIXES[purpose.role])
+
+    def space(self, purpose: Purpose, context: Any = None) -> dict[str, str]:
+        """The prefix."""
+        return {"prompt": PREFIXES[purpose.role]}
 
     def read(self, texts: Sequence[str], prefix: str) -> list[Tokens]:
         """Token ids of every text with its prefix, cut, each ending with EOS."""
@@ -90,12 +92,12 @@ class Decoder:
         budget = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
         tokens = self.read(texts, prefix)
         vectors: list[Any] = [None] * len(texts)
-        with torch.inference_mode(), progress_bar(len(texts)) as bar:
+        with torch.inference_mode(), progress_bar(len(texts)) as done:
             for batch in token_budget_batches([len(ids) for ids in tokens], budget):
                 rows = self._last_rows([tokens[i] for i in batch])
                 for i, row in zip(batch, rows.float().cpu().numpy(), strict=True):
                     vectors[i] = row
-                bar.update(len(batch))
+                done(len(batch))
         return np.stack(vectors)
 
     def _last_rows(self, tokens: list[Tokens]) -> Tensor:

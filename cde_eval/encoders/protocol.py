@@ -72,6 +72,33 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class Keepable(Protocol):
+    """An encoder whose vectors may be kept on disk, because it can say what decides them."""
+
+    def space(self, purpose: Purpose, context: Any = None) -> dict[str, str] | None:
+        """What decides a vector besides the text, the model's name, revision and settings.
+
+        Args:
+            purpose: What the texts are for, which may decide a prompt.
+            context: What `read_context` returned; None is the null context.
+
+        Returns:
+            Names and values, for people and for the hash that they are kept under; None where the
+            encoder cannot vouch for it, and nothing is kept.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsOnce(Protocol):
+    """An encoder that remembers what it reads, unless it is told that it will not come back."""
+
+    def read_once(self, documents: Sequence[str], *, purpose: Purpose) -> Any:
+        """As `read_context`, for a context that will not be asked for again."""
+        ...
+
+
+@runtime_checkable
 class Ranker(Protocol):
     """An encoder that ranks documents itself, because it has no dense vectors to compare."""
 

@@ -38,6 +38,9 @@ class LoadOptions:
     dtype: Precision = "float32"
     """Precision of weights and activations; vectors leave as float32."""
 
+    engine: str = "here"
+    """Where texts are embedded and vectors searched: "here", "ray", "ray:ADDRESS"."""
+
 
 Loader = Callable[[str, LoadOptions], Encoder]
 

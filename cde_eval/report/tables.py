@@ -35,10 +35,11 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
             "comparable; keep them in results folders of their own."
         )
     names = frame["model"].copy()
-    for column, what in (("revision", "{}"), ("settings", "{}"), ("size", "J={}")):
+    of_each = (("revision", "{}"), ("settings", "{}"), ("size", "J={}"), ("candidates", "{}"))
+    for column, what in of_each:
         ambiguous = frame.groupby(["model", "policy"])[column].transform("nunique") > 1
         names += [
-            f" {what.format(v)}" if many else ""
+            f" {what.format(v)}" if many and v else ""
             for v, many in zip(frame[column], ambiguous, strict=True)
         ]
     reads = frame["size"] != "0"
@@ -109,7 +110,8 @@ def gain_table(records: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def _differ_in_policy_alone(one: Any, other: Any) -> bool:
-    same = all(getattr(one, k) == getattr(other, k) for k in ("model", "revision", "settings"))
+    alike = ("model", "revision", "settings", "candidates")
+    same = all(getattr(one, name) == getattr(other, name) for name in alike)
     return same and one.policy != other.policy and other.size in (one.size, "0")
 
 

@@ -9,16 +9,18 @@ Data set layout: Thakur et al. (2021), BEIR, https://arxiv.org/abs/2104.08663
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 from mteb.abstasks import AbsTask
 
 from cde_core.errors import DataError
+from cde_eval.tasks.jsonl_tables import QUERIES, read_corpus, read_table
 from cde_eval.tasks.local import files_revision, local_task
 
 PARTS = ("corpus.jsonl", "queries.jsonl", "qrels")
@@ -42,11 +44,12 @@ def beir_task(folder: Path) -> AbsTask:
     split = evaluated_split(folder)
     files = [folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"]
     qrels = read_qrels(files[2])
+    revision = files_revision(files, folder)
     return local_task(
         folder.resolve().name,
         "Retrieval",
-        read=lambda: {"default": {split: _read(folder, qrels)}},
-        revision=files_revision(files, folder),
+        read=lambda: {"default": {split: _read(folder, qrels, revision)}},
+        revision=revision,
         description=f"Retrieval on the BEIR folder {folder.name}.",
         splits=[split],
         ignore_identical_ids=not any(query in documents for query, documents in qrels.items()),
@@ -94,39 +97,26 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-def _read(folder: Path, qrels: Qrels) -> dict[str, Any]:
-    corpus = list(_rows(folder / "corpus.jsonl", with_title=True))
-    if not corpus:
+def _read(folder: Path, qrels: Qrels, revision: str) -> dict[str, Any]:
+    corpus = read_corpus(folder / "corpus.jsonl", revision)
+    if not len(corpus):
         raise DataError(f"{folder / 'corpus.jsonl'} is empty; there is nothing to search.")
-    queries = [row for row in _rows(folder / "queries.jsonl") if row["id"] in qrels]
-    _check_judgements(folder, qrels, {r["id"] for r in queries}, {r["id"] for r in corpus})
+    queries = read_table(folder / "queries.jsonl", QUERIES)
+    queries = queries.filter(_is_one_of(queries["id"], qrels))
+    judged = {document for documents in qrels.values() for document in documents}
+    ids = corpus.data.column("id")
+    there = set(ids.filter(_is_one_of(ids, judged)).to_pylist())
+    _check_judgements(folder, qrels, set(queries["id"].to_pylist()), there)
     return {
-        "corpus": Dataset.from_list(corpus),
-        "queries": Dataset.from_list(queries),
+        "corpus": corpus,
+        "queries": Dataset(queries.combine_chunks(), fingerprint=f"{revision}-queries"),
         "relevant_docs": qrels,
         "top_ranked": None,
     }
 
 
-def _rows(path: Path, *, with_title: bool = False) -> Iterator[dict[str, str]]:
-    seen: set[str] = set()
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                row = {"id": str(record["_id"]), "text": str(record["text"])}
-                if with_title:
-                    row["title"] = str(record.get("title") or "")
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(
-                    f"{path}, line {number}: not a JSON object with `_id` and `text` ({error})."
-                ) from error
-            if row["id"] in seen:
-                raise DataError(f"{path}, line {number}: the id {row['id']!r} is there twice.")
-            seen.add(row["id"])
-            yield row
+def _is_one_of(column: pa.ChunkedArray, ids: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, value_set=pa.array(list(ids), pa.string()))
 
 
 def _check_judgements(folder: Path, qrels: Qrels, queries: set[str], corpus: set[str]) -> None:

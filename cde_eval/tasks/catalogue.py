@@ -9,10 +9,11 @@ random state that moves on with every evaluation, so a used object gives other s
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import mteb
 from mteb.abstasks import AbsTask
@@ -47,6 +48,12 @@ class TaskSource:
 
     data_hash: Callable[[], str] = str
     """Hash of the files behind a task whose revision is only a claim; "" where it is more."""
+
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """What has been changed of the task and changes scores: results are filed under it."""
+
+    candidates: Mapping[str, Any] = field(default_factory=dict)
+    """Where lists of candidates are to be rescored: what a record says of them."""
 
 
 def find_tasks(

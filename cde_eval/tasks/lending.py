@@ -38,11 +38,11 @@ from mteb.abstasks import (
 )
 
 from cde_core.errors import ContextError
-from cde_eval.contexts import titled
 from cde_eval.protocols import Protocol
+from cde_eval.tasks.corpus_texts import corpus_texts
 
 
-def lent_documents(task: AbsTask, split: str, subset: str, protocol: Protocol) -> list[str]:
+def lent_documents(task: AbsTask, split: str, subset: str, protocol: Protocol) -> Sequence[str]:
     """Pool of documents that a task lends.
 
     Args:
@@ -97,24 +97,15 @@ def lending_subset(task: AbsTask, subset: str) -> str:
     return "parallel" if is_table else subset
 
 
-def corpus_texts(corpus: Any) -> list[str]:
-    """Documents of a retrieval corpus as models read them: title, a space, text.
-
-    Column by column: mteb's own conversion goes row by row and takes seconds per 100,000.
-    """
-    texts = _column(corpus, "text")
-    if "title" not in corpus.column_names:
-        return [text.strip() for text in texts]
-    return [
-        titled(title, text) for title, text in zip(_column(corpus, "title"), texts, strict=True)
-    ]
-
-
-def _retrieval(task: AbsTaskRetrieval, split: str, subset: str, protocol: Protocol) -> list[str]:
+def _retrieval(
+    task: AbsTaskRetrieval, split: str, subset: str, protocol: Protocol
+) -> Sequence[str]:
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     data = task.dataset[subset][split]
     texts = corpus_texts(data["corpus"])
-    wanted = _reranked_ids(data, protocol)
+    # A search task whose candidates are rescored still has a corpus to lend.
+    is_reranking = str(task.metadata.type).endswith("Reranking")
+    wanted = _reranked_ids(data, protocol) if is_reranking else None
     if wanted is None:
         return texts
     ids = _column(data["corpus"], "id")

@@ -5,7 +5,7 @@ import sys
 import warnings
 from importlib import import_module
 
-NAMES = ("search", "evaluation", "encoding", "clustering", "training")
+NAMES = ("search", "large_search", "rescoring", "evaluation", "encoding", "clustering", "training")
 
 
 def main() -> None:

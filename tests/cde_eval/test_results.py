@@ -65,9 +65,8 @@ def test_writing_leaves_the_file_and_nothing_else(tmp_path: Path):
     assert (folder / "a.txt").read_bytes() == "größer\n".encode()
 
 
-def test_leftovers_and_old_files_are_replaced(tmp_path: Path):
+def test_an_old_file_is_replaced(tmp_path: Path):
     (tmp_path / "a.txt").write_text("old and much longer than the new one")
-    (tmp_path / ".a.txt.part").write_text("half of something much longer than that")
     write_atomically(tmp_path / "a.txt", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "new"

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mteb
-import pytest
 from mteb.abstasks import AbsTask
 
-from cde_eval import run as run_module
+from cde_eval.candidates import Candidates
 from cde_eval.contexts import ContextPolicy
-from cde_eval.encoders import Encoder
+from cde_eval.rescoring import RULES, rescored
 from cde_eval.results import RunRecord, read_records
 from cde_eval.run import Evaluation, Failure, evaluate
 from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.trec_run import CandidateLists, RunHeader
 from tests.cde_eval.test_mteb_encoder import (
     classification_task,
     clustering_task,
@@ -36,15 +36,19 @@ def source(make: Callable[[], AbsTask]) -> TaskSource:
 SOURCES = tuple(map(source, (search_task, classification_task, clustering_task, sts_task)))
 
 
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let `evaluate` find encoders by name without entry points."""
-    monkeypatch.setenv("TQDM_DISABLE", "1")
-
-    def use(**encoders: Encoder) -> None:
-        monkeypatch.setattr(run_module, "load_encoder", lambda name, options: encoders[name])
-
-    return use
+def header(task: str) -> RunHeader:
+    return RunHeader(
+        retriever="tests/first",
+        retriever_revision="1",
+        settings={},
+        task=task,
+        split="test",
+        subset="default",
+        data_revision="1",
+        data_hash="",
+        depth=1,
+        excludes_own_id=False,
+    )
 
 
 def records_of(plan: Evaluation, output: Path) -> list[RunRecord]:
@@ -54,14 +58,18 @@ def records_of(plan: Evaluation, output: Path) -> list[RunRecord]:
 
 
 def files(folder: Path) -> dict[str, object]:
-    """Every file with its content, less what tells the time."""
+    """Every file with its content, less what tells the time, and less what nobody reads."""
     found = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in sorted(p for p in folder.rglob("[!.]*") if p.is_file()):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".csv":
+            found[name] = path.read_text()
+            continue
         content = json.loads(path.read_text())
         for key in ("seconds", "texts_per_second", "gflops", "evaluation_time", "date",
                     "evaluation_phases", "commit"):  # fmt: skip
             content.pop(key, None)
-        found[str(path.relative_to(folder))] = content
+        found[name] = content
     return found
 
 
@@ -156,15 +164,12 @@ def test_a_reranked_search_is_never_served_the_score_of_the_full_one(tmp_path, u
     use(tiny=TinyEncoder(context_size=0))
     full = source(search_task)
 
-    def reranked() -> AbsTask:
-        task = search_task()
-        task.load_data()
-        task.dataset["default"]["test"]["top_ranked"] = {"q0": ["d1"], "q1": ["d2"]}
-        return task
-
+    wrong = {"q0": [("d1", 1.0)], "q1": [("d2", 1.0)]}
+    lists = {("default", "test"): CandidateLists(header("Tiny"), wrong)}
+    rescoring = rescored(Candidates(full, lists, {}, depth=1, recall=0.0), RULES["mteb"])
     scores = [
         records_of(Evaluation(models=("tiny",), tasks=(one,), policies=CORPUS), tmp_path)[0]
-        for one in (full, TaskSource("Tiny", "built-in", reranked))
+        for one in (full, rescoring)
     ]
     assert scores[0].scores[0].main > 0.5
     assert scores[1].scores[0].main == 0  # no right answer among the candidates
@@ -223,7 +228,7 @@ KILLED = textwrap.dedent(
             return super().encode(texts, **kw)
 
     slow = Slow()
-    run.load_encoder = lambda name, options: slow
+    run.load_kept = lambda name, options: slow
     plan = run.Evaluation(models=("tiny",), tasks=SOURCES, policies=(ContextPolicy("corpus"),))
     list(run.evaluate(plan, Path(sys.argv[1])))
     """
@@ -246,9 +251,9 @@ def test_a_run_killed_in_the_middle_goes_on_and_ends_with_the_same_files(tmp_pat
     process.stdout.close()
     finished = {record.task for record in read_records(tmp_path / "killed")}
     assert finished == {"Tiny", "TinyReviews"}
-    # What a kill in the middle of writing leaves behind must not stay either.
+    # What a kill in the middle of writing leaves behind is read by nobody.
     leftover = next((tmp_path / "killed" / "records").rglob("Tiny.json")).with_name(
-        ".TinyClusters.json.part"
+        ".TinyClusters.json.0123.part"
     )
     leftover.write_text("{half of a rec")
 

@@ -255,7 +255,7 @@ def test_a_cell_is_the_number_that_mteb_computes_by_itself(
         data["relevant_docs"] = {"q1": {"d2": 1, "d4": 1}, "q2": {"d1": 1, "d3": 1}}
         return tiny_task("Retrieval", {"default": {"test": data}}, name="TinyRetrieval")
 
-    monkeypatch.setattr(cde_eval.run, "load_encoder", lambda *_: TinyEncoder(context_size=0))
+    monkeypatch.setattr(cde_eval.run, "load_kept", lambda *_: TinyEncoder(context_size=0))
     source = TaskSource("TinyRetrieval", "built-in", make, "Retrieval")
     plan = Evaluation(models=("tiny",), tasks=(source,), policies=(ContextPolicy("corpus"),))
     ours = [found for found in evaluate(plan, tmp_path) if isinstance(found, RunRecord)]

@@ -1,14 +1,16 @@
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import mteb
 import pytest
 
-from cde_core.errors import DataError
+from cde_core.errors import CdeWarning, DataError
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import PAPER
+from cde_eval.tasks import jsonl_tables
 from cde_eval.tasks.beir_folder import beir_task, evaluated_split, is_beir_folder, read_qrels
 from cde_eval.tasks.lending import lent_documents
 from tests.cde_eval.tiny_encoder import TinyEncoder
@@ -236,3 +238,111 @@ def test_an_id_that_is_there_twice_is_named(folder: Path, part: str, row: dict[s
     path.write_text(path.read_text() + lines([row]))
     with pytest.raises(DataError, match=rf"{part}, line 4: the id '{row['_id']}' is there twice"):
         loaded(folder)
+
+
+# A large corpus
+
+
+@pytest.fixture
+def kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every corpus counts as large, a block has two rows, and nothing is in the cache folder."""
+    monkeypatch.setenv("CDE_EVAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jsonl_tables, "KEPT_FROM", 0)
+    monkeypatch.setattr(jsonl_tables, "BLOCK_ROWS", 2)
+    return tmp_path / "cache" / "corpora"
+
+
+def test_a_large_corpus_is_what_a_small_one_is(folder: Path, kept: Path, monkeypatch: Any):
+    large = loaded(folder)
+    assert [file.suffix for file in kept.iterdir() if file.suffix != ".lock"] == [".arrow"]
+    assert large["corpus"].cache_files
+    monkeypatch.undo()
+    small = loaded(folder)
+    assert not small["corpus"].cache_files
+    assert large["corpus"].features == small["corpus"].features
+    assert list(large["corpus"]) == list(small["corpus"])
+    assert large["relevant_docs"] == small["relevant_docs"]
+
+
+def test_mteb_evaluates_a_large_one(folder: Path, kept: Path):
+    test_mteb_evaluates_it(folder)
+    test_its_documents_are_lent_with_their_titles(folder)
+
+
+def test_a_large_corpus_is_read_from_json_once(folder: Path, kept: Path):
+    before = list(loaded(folder)["corpus"])
+    task = beir_task(folder)
+    (folder / "corpus.jsonl").write_text("no JSON any more")
+    task.load_data()
+    assert list(task.dataset["default"]["test"]["corpus"]) == before
+
+
+def test_a_changed_corpus_is_read_again(folder: Path, kept: Path):
+    assert loaded(folder)["corpus"][2]["text"] == "rain fills the river"
+    (folder / "corpus.jsonl").write_text(lines([*CORPUS[:2], {"_id": 3, "text": "snow"}]))
+    assert loaded(folder)["corpus"][2]["text"] == "snow"
+
+
+@pytest.mark.parametrize("left", [0, 7, -1, -8, -200])
+def test_a_file_of_the_cache_that_was_cut_is_made_again(folder: Path, kept: Path, left: int):
+    before = list(loaded(folder)["corpus"])
+    (file,) = kept.glob("*.arrow")
+    content = file.read_bytes()
+    file.unlink()  # the first one may still be mapped
+    file.write_bytes(content[:left])
+    assert list(loaded(folder)["corpus"]) == before
+    assert file.read_bytes() == content
+
+
+def test_a_broken_large_corpus_leaves_nothing_in_the_cache(folder: Path, kept: Path):
+    path = folder / "corpus.jsonl"
+    path.write_text(path.read_text() + "\n\n" + lines([{"_id": "x", "text": "y"}, CORPUS[1]]))
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 7: the id 'd2' is there twice"):
+        loaded(folder)
+    assert [file.suffix for file in kept.iterdir()] == [".lock"]
+
+
+def test_without_a_cache_folder_a_large_corpus_is_held_in_memory(
+    folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CDE_EVAL_CACHE", str(folder / "queries.jsonl"))
+    with pytest.warns(CdeWarning, match="set CDE_EVAL_CACHE to a folder that can be written"):
+        assert len(loaded(folder)["corpus"]) == len(CORPUS)
+
+
+def test_ids_with_the_same_hash_are_not_the_same_id(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jsonl_tables, "hash", lambda _: 7, raising=False)
+    assert len(loaded(folder)["corpus"]) == len(CORPUS)
+
+
+def test_a_block_is_also_full_with_so_many_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jsonl_tables, "BLOCK_BYTES", 1)
+    corpus = loaded(folder)["corpus"]
+    assert corpus.data.column("id").num_chunks == len(CORPUS)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"_id": "x", "text": "\xff"}', b'{"_id": "x", "text": "\\ud800"}']
+)
+def test_a_text_that_is_no_unicode_is_named_by_its_line(folder: Path, line: bytes):
+    path = folder / "corpus.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 4: not a JSON object.*utf-8"):
+        loaded(folder)
+
+
+def test_only_a_block_of_a_corpus_is_python_objects(
+    folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # 20,000 documents with an id and a text take at least 20,000 * 2 * 50 bytes = 2 MB of objects;
+    # 500 of them 50 kB, and their hashes 160 kB twice.
+    monkeypatch.setattr(jsonl_tables, "BLOCK_ROWS", 500)
+    rows = [{"_id": f"more{number}", "text": f"text {number}"} for number in range(20_000)]
+    (folder / "corpus.jsonl").write_text(lines([*CORPUS, *rows]))
+    task = beir_task(folder)
+    del rows
+    tracemalloc.start()
+    task.load_data()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000

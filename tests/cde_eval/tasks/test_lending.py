@@ -13,7 +13,8 @@ from mteb.types import PromptType
 from cde_core.errors import ContextError
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import AUTHOR, MTEB, PAPER, PROTOCOLS, Protocol
-from cde_eval.tasks.lending import corpus_texts, lending_split, lending_subset, lent_documents
+from cde_eval.tasks.corpus_texts import corpus_texts
+from cde_eval.tasks.lending import lending_split, lending_subset, lent_documents
 from tests.cde_eval.tasks.tiny_tasks import (
     cluster_sets,
     clustered,

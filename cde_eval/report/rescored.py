@@ -1,0 +1,50 @@
+"""The table of fast BEIR: nDCG@10 per set and their mean, with the candidates' recall beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from cde_eval.report.tables import measure_name, runs, score_text
+from cde_eval.results import RunRecord
+
+
+def rescored_table(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per set, the unweighted mean below; a column per run, and one for the ceiling.
+
+    Recall is that of the candidates at their depth: what no rescoring can exceed. A score of
+    several draws is their mean, with the standard deviation behind "±". The mean is given only for
+    runs that have every set.
+
+    Args:
+        records: Records of rescored candidates; others are left out.
+    """
+    rescored = [record for record in records if record.candidates]
+    frame = runs(rescored)
+    if frame.empty:
+        return pd.DataFrame()
+    order = list(dict.fromkeys(frame["run"]))
+    scores = frame.groupby(["task", "run", "draw"], sort=False)["score"].mean()
+    cells = scores.groupby(["task", "run"], sort=False).agg(["mean", "std"])
+    tasks = list(dict.fromkeys(record.task for record in rescored))
+    table = pd.DataFrame("", index=[*tasks, "mean"], columns=[_recall_name(rescored), *order])
+    recalls = {record.task: float(record.candidates["recall"]) for record in rescored}
+    table.iloc[:, 0] = [f"{recalls[task]:.4f}" for task in tasks] + [_mean(recalls.values())]
+    for (task, run), (mean, spread) in zip(cells.index, cells.to_numpy(), strict=True):
+        table.loc[task, run] = score_text(mean, spread)
+    for run in order:
+        means = cells["mean"].xs(run, level="run")
+        table.loc["mean", run] = _mean(means) if len(means) == len(tasks) else ""
+    measures = {measure_name(record.main_measure) for record in rescored}
+    return table.rename_axis(", ".join(sorted(measures)))
+
+
+def _recall_name(records: list[RunRecord]) -> str:
+    depths = sorted({record.candidates["depth"] for record in records})
+    return f"candidates' Recall@{'/'.join(map(str, depths))}"
+
+
+def _mean(values: Iterable[float]) -> str:
+    found = list(values)
+    return f"{sum(found) / len(found):.4f}"

@@ -1,0 +1,180 @@
+"""Fast BEIR: a model ranks what a first retriever has found, and nothing else.
+
+    tasks ──▶ candidates of a retriever ──▶ rescored tasks ──▶ evaluate ──▶ records
+
+Scoring a large corpus takes days on a small machine. Rescoring the best 1024 documents of each
+query takes a fraction, since only the union of the lists is embedded; what the retriever missed is
+missed, so its recall is the ceiling. A rescored task is the task itself with its lists, and goes
+through the same evaluation as any other.
+
+Source: Morris and Rush (2024), section 10.9: nine sets of BEIR, the top 1024 of GTR,
+https://arxiv.org/abs/2410.02525
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mteb.abstasks import AbsTask, AbsTaskRetrieval
+
+from cde_core.errors import CdeError, DataError
+from cde_eval.candidates import Candidates, Place, find_candidates, retriever_model
+from cde_eval.encoders.kept import load_kept
+from cde_eval.results import RunRecord
+from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.tasks.catalogue import TaskSource, find_tasks
+from cde_eval.trec_run import CandidateLists
+
+NINE = ("ArguAna", "FiQA2018", "MSMARCO", "NFCorpus", "NQ", "QuoraRetrieval", "SCIDOCS", "SciFact",
+        "TRECCOVID")  # fmt: skip
+"""The sets of the paper's fast evaluation, by mteb's names."""
+
+SEARCH_TYPES = ("Retrieval", "InstructionRetrieval")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How candidates are made and rescored."""
+
+    name: str
+
+    titles: bool
+    """Whether the rescored documents have their titles in front."""
+
+    drops_own_ids: bool
+    """Whether a document with the query's own id is dropped in every task, or only in those whose
+    mteb task does so."""
+
+
+RULES: Mapping[str, Rules] = MappingProxyType(
+    {
+        rules.name: rules
+        for rules in (
+            Rules("paper", titles=False, drops_own_ids=True),
+            Rules("mteb", titles=True, drops_own_ids=False),
+        )
+    }
+)
+
+
+def search_tasks(names: Sequence[str], data: Sequence[Path]) -> list[TaskSource]:
+    """The search tasks that a user asks for: those named, else all of the folders, else the nine.
+
+    Raises:
+        TaskError: If a name is not known, or none is a search task.
+        DataError: If a data folder holds no data set.
+    """
+    found = find_tasks(names or (() if data else NINE), data=data)
+    return found if names else [one for one in found if one.task_type in ("", *SEARCH_TYPES)]
+
+
+def rescore(
+    plan: Evaluation, retriever: str, *, depth: int, rules: Rules, output: Path
+) -> Iterator[RunRecord | Failure]:
+    """Evaluate a plan's models on their tasks' candidates, which are made where they are missing.
+
+    Args:
+        plan: Its tasks are search tasks.
+        retriever: As after `--retriever`.
+        depth: Candidates per query.
+        rules: How they are made and rescored.
+        output: Results folder.
+
+    Raises:
+        ModelError: If a model or the retriever cannot be loaded.
+    """
+    for model in plan.models:  # what does not load is known before work starts
+        plan.encoder(model)
+    first = load_kept(retriever_model(retriever), plan.options)
+    for source in plan.tasks:
+        try:
+            candidates = find_candidates(
+                source,
+                first,
+                depth=depth,
+                drop_own_ids=rules.drops_own_ids,
+                output=output,
+                device=plan.options.device,
+            )
+        except CdeError as error:
+            yield Failure(retriever, source.name, str(error))
+            continue
+        tasks = (rescored(candidates, rules),)
+        yield from evaluate(dataclasses.replace(plan, tasks=tasks), output)
+
+
+def rescored(candidates: Candidates, rules: Rules) -> TaskSource:
+    """The task with these lists: a model ranks each query's candidates and nothing else."""
+    source, depth = candidates.source, candidates.depth
+    lists = candidates.lists
+    digest = _digest(lists, depth)
+    header = next(iter(lists.values())).header
+    label = f"{header.retriever}-{depth}-{digest[:12]}"
+    about = {
+        "retriever": header.retriever,
+        "retriever_revision": header.retriever_revision,
+        "depth": depth,
+        "sha256": digest,
+        "titles": rules.titles,
+        "excludes_own_id": header.excludes_own_id,
+        "recall": candidates.recall,
+    }
+
+    def make() -> AbsTask:
+        task = source.make()
+        assert isinstance(task, AbsTaskRetrieval)
+        _rescore(task, lists, depth, rules)
+        return task
+
+    choices = {"candidates": label, "titles": "yes" if rules.titles else "no"}
+    return dataclasses.replace(source, make=make, choices=choices, candidates=about)
+
+
+def _digest(lists: Mapping[Place, CandidateLists], depth: int) -> str:
+    """Of what is rescored, whatever deeper lists it was taken from."""
+    digest = hashlib.sha256()
+    for place, one in sorted(lists.items()):
+        digest.update(f"{place}\n".encode())
+        for query, documents in one.top(depth).items():
+            digest.update("\t".join([query, *documents, "\n"]).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _rescore(
+    task: AbsTaskRetrieval, lists: Mapping[Place, CandidateLists], depth: int, rules: Rules
+) -> None:
+    """Have a task load its data with candidates, and by the rules' documents and ids."""
+    load = task.load_data
+
+    def load_data(num_proc: int | None = None, **kwargs: Any) -> None:
+        if task.data_loaded:
+            return
+        load(num_proc=num_proc, **kwargs)
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+        for (subset, split), one in lists.items():
+            data = task.dataset[subset][split]
+            data["top_ranked"] = _checked(one.top(depth), data, task)
+            if not rules.titles and "title" in data["corpus"].column_names:
+                data["corpus"] = data["corpus"].remove_columns("title")
+
+    task.load_data = load_data  # type: ignore[method-assign]
+    task._top_k = depth
+    task.ignore_identical_ids = rules.drops_own_ids or task.ignore_identical_ids
+
+
+def _checked(top: dict[str, list[str]], data: Any, task: AbsTask) -> dict[str, list[str]]:
+    known = set(data["corpus"]["id"])
+    for query, documents in top.items():
+        unknown = next((document for document in documents if document not in known), None)
+        if unknown is not None:
+            raise DataError(
+                f"The candidates of {task.metadata.name} hold the document {unknown!r} for the "
+                f"query {query!r}, and the corpus does not; delete them, and they are made again."
+            )
+    return top

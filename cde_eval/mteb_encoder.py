@@ -34,7 +34,8 @@ from cde_eval.encoders.kept import corpus_vectors, engine_of, unkept
 from cde_eval.encoders.protocol import Encoder, Ranker
 from cde_eval.own_contexts import rank_in_own_contexts, reader_once
 from cde_eval.protocols import PAPER, Protocol
-from cde_eval.search import Ranking, best_of_candidates, named
+from cde_eval.ranking import Ranking, named
+from cde_eval.search import best_of_candidates
 from cde_eval.task_contexts import Foreign, TaskContexts
 from cde_eval.tasks.corpus_texts import corpus_texts
 from cde_eval.vectors import Rows, RowsOfVectors, UnitRows, Vectors, unit_length

@@ -24,7 +24,7 @@ import numpy as np
 from cde_core.text import Purpose
 from cde_eval.encoders.protocol import Encoder, ReadsOnce
 from cde_eval.progress import progress_bar
-from cde_eval.search import Ranking
+from cde_eval.ranking import Ranking
 from cde_eval.vectors import Rows
 
 RankAll = Callable[[str, list[str], Any], Ranking]

@@ -16,10 +16,9 @@ candidate into a Python tuple on a heap; skipping that is most of the difference
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -27,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from cde_eval.ranking import UNFILLED, Keys, Ranking, best_of, decoded, encoded, ranking_of
 from cde_eval.vectors import Rows, RowsOfVectors, Vectors
 
 QUERIES_AT_ONCE = 4_096
@@ -45,14 +45,6 @@ MOST_THREADS = 16
 KEYS_AT_ONCE = 2**25
 """Kept between cuts, 8 bytes each; a very large k takes fewer queries per pass."""
 
-Keys = npt.NDArray[np.uint64]
-"""A score and a row in one number: sorted, they are by score falling, then by row rising."""
-
-NO_ROW = np.uint32(0xFFFF_FFFF)
-
-UNFILLED = np.uint64(0xFF80_0000_FFFF_FFFF)
-"""The key of -inf and no row: after every other."""
-
 Tile = npt.NDArray[np.floating[Any]]
 """Some documents that follow one another in the corpus, shape (t, d)."""
 
@@ -61,20 +53,6 @@ Hits = tuple[Rows, Vectors]
 
 Score = Callable[[Tile, Vectors | None], Hits]
 """From a tile and a bar for each query to the scores above it; without a bar, to all scores."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The best documents of each query, best first.
-
-    Ids stay integers until the end: they are rows of the corpus that was searched.
-    """
-
-    rows: Rows
-    """Shape (queries, k); -1 where a query has fewer than k documents."""
-
-    scores: Vectors
-    """Shape (queries, k), falling along each row."""
 
 
 def nearest(
@@ -107,7 +85,7 @@ def nearest(
     """
     k = min(top_k, len(documents))
     if k < 1 or len(queries) == 0:
-        return _decoded(np.empty((len(queries), max(k, 0)), dtype=np.uint64))
+        return decoded(np.empty((len(queries), max(k, 0)), dtype=np.uint64))
     step = min(QUERIES_AT_ONCE, max(1, KEYS_AT_ONCE // _room(k)))
     keys = []
     for start in range(0, len(queries), step):
@@ -118,26 +96,7 @@ def nearest(
                 keys.append(_best_keys(some, tiles, k, _on_cpu(some), threads))
         else:
             keys.append(_best_keys(some, tiles, k, _with_torch(some, device), 1))
-    return _decoded(np.concatenate(keys))
-
-
-def merged(rankings: Iterable[Ranking], top_k: int) -> Ranking:
-    """The best of several rankings for the same queries, of different parts of one corpus.
-
-    The `top_k` of the parts' own `top_k` are those of the whole, in the same order, however the
-    corpus was cut and in whatever order the parts come.
-
-    Args:
-        rankings: At least one; rows are of the whole corpus, and no document is in two rankings.
-        top_k: Documents per query; fewer where all rankings together have fewer places.
-    """
-    remaining = iter(rankings)
-    first = next(remaining)
-    keys = np.sort(_encoded(first.scores, first.rows), axis=1)[:, :top_k]
-    for ranking in remaining:
-        both = np.concatenate([keys, _encoded(ranking.scores, ranking.rows)], axis=1)
-        keys = np.sort(both, axis=1)[:, :top_k]
-    return _decoded(keys)
+    return decoded(np.concatenate(keys))
 
 
 def best_of_candidates(
@@ -161,8 +120,8 @@ def best_of_candidates(
     for query, rows in zip(queries, candidates, strict=True):
         own = documents[np.searchsorted(document_rows, rows)].astype(np.float32, copy=False)
         scores = own @ query
-        best.append(_best(scores, rows, top_k))
-    return _ranking(best, top_k)
+        best.append(best_of(scores, rows, top_k))
+    return ranking_of(best, top_k)
 
 
 def best_of_scores(
@@ -178,22 +137,8 @@ def best_of_scores(
     best = []
     for number, row_scores in enumerate(scores):
         rows = np.arange(len(row_scores)) if candidates is None else candidates[number]
-        best.append(_best(row_scores[rows], rows, top_k))
-    return _ranking(best, top_k)
-
-
-def named(
-    ranking: Ranking, query_ids: Sequence[str], document_ids: Sequence[str]
-) -> Mapping[str, dict[str, float]]:
-    """Scores by query id and document id, as mteb and trec_eval want them."""
-    names = np.array(document_ids, dtype=object)
-    results = {}
-    for query, rows, scores in zip(query_ids, ranking.rows, ranking.scores, strict=True):
-        filled = rows >= 0
-        if not filled.all():
-            rows, scores = rows[filled], scores[filled]
-        results[query] = dict(zip(names[rows].tolist(), scores.tolist(), strict=True))
-    return results
+        best.append(best_of(row_scores[rows], rows, top_k))
+    return ranking_of(best, top_k)
 
 
 def _tile_size(queries: int) -> int:
@@ -271,7 +216,7 @@ def _with_torch(queries: Vectors, device: str) -> Score:
     there = torch.tensor(queries, device=device)
 
     def score(tile: Tile, bar: Vectors | None) -> Hits:
-        table = there @ torch.tensor(tile, device=device).to(torch.float32).T
+        table = there @ torch.tensor(np.asarray(tile, dtype=np.float32), device=device).T
         flat = table.view(-1)
         if bar is None:
             return np.arange(len(flat)), flat.cpu().numpy()
@@ -297,7 +242,7 @@ class _BestSoFar:
         query = places // rows
         each = np.bincount(query, minlength=len(self.filled))
         free = self.filled - (np.cumsum(each) - each)  # hits come query by query
-        self.keys[query, free[query] + np.arange(len(query))] = _encoded(
+        self.keys[query, free[query] + np.arange(len(query))] = encoded(
             scores, places - query * rows + first
         )
         self.filled += each
@@ -316,42 +261,4 @@ class _BestSoFar:
         keys[:, self.k :] = UNFILLED
         self.keys[full] = keys
         self.filled[full] = self.k
-        self.bar[full] = _decoded(keys[:, self.k - 1]).scores
-
-
-def _encoded(scores: Vectors, rows: Rows) -> Keys:
-    numbers = np.fmax(scores, np.float32(-np.inf)) + np.float32(0)  # no NaN, and no -0.0
-    return _falling(numbers).astype(np.uint64) << np.uint64(32) | rows.astype(np.uint32)
-
-
-def _decoded(keys: Keys) -> Ranking:
-    rows = keys.astype(np.uint32)
-    scores = _falling((keys >> np.uint64(32)).astype(np.uint32).view(np.float32))
-    return Ranking(
-        rows=np.where(rows == NO_ROW, -1, rows.astype(np.int64)), scores=scores.view(np.float32)
-    )
-
-
-def _falling(scores: Vectors) -> npt.NDArray[np.uint32]:
-    """The bits of floats, so turned that they fall where the floats rise; twice is once.
-
-    A float is a sign and then a magnitude, which must count upwards below zero only.
-    """
-    bits = scores.view(np.uint32)
-    return np.where(np.signbit(scores), bits, bits ^ np.uint32(0x7FFF_FFFF))
-
-
-def _best(scores: Vectors, rows: Rows, top_k: int) -> Keys:
-    """The `top_k` greatest scores with their rows, best first; ties by row."""
-    keys = _encoded(scores, rows)
-    if top_k < len(keys):
-        keys = np.partition(keys, top_k)[:top_k]
-    return np.sort(keys)
-
-
-def _ranking(best: list[Keys], top_k: int) -> Ranking:
-    width = min(top_k, max((len(keys) for keys in best), default=0))
-    table = np.full((len(best), width), UNFILLED)
-    for keys, line in zip(best, table, strict=True):
-        line[: len(keys)] = keys
-    return _decoded(table)
+        self.bar[full] = decoded(keys[:, self.k - 1]).scores

@@ -30,7 +30,8 @@ from cde_core.errors import ModelError, TaskError
 from cde_core.text import Purpose
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
-from cde_eval.search import Ranking, best_of_scores
+from cde_eval.ranking import Ranking
+from cde_eval.search import best_of_scores
 from cde_eval.vectors import Rows, Vectors
 
 K1, B = 1.5, 0.75

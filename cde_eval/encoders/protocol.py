@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from cde_core.text import Purpose
-from cde_eval.search import Ranking
+from cde_eval.ranking import Ranking
 from cde_eval.vectors import Rows, Vectors
 
 Similarity = Literal["cosine", "dot"]

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from cde_core.text import Purpose
 from cde_eval.encoders.protocol import Encoder
-from cde_eval.search import Ranking, nearest
+from cde_eval.ranking import Ranking
+from cde_eval.search import nearest
 from cde_eval.vectors import RowsOfVectors, Vectors
 
 

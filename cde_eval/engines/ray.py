@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import logging
-import os
 import platform
 import sys
 import warnings
@@ -34,27 +32,22 @@ from cde_core.errors import CdeError, CdeWarning, ConfigError, ModelError
 from cde_core.text import Purpose
 from cde_eval.encoders.protocol import Encoder
 from cde_eval.encoders.registry import LoadOptions, load_encoder
-from cde_eval.search import LARGEST_TILE, Ranking, merged, nearest
+from cde_eval.engines.cluster import connect, first_line, machines_of_cluster
+from cde_eval.ranking import Ranking, merged
+from cde_eval.search import LARGEST_TILE, nearest
 from cde_eval.vectors import RowsOfVectors, Vectors
 
 MOST_RETRIES = 8
 """Machines that may be lost under one block before the run is given up."""
 
 MOST_CORES = 4
-"""Per worker: each has the model in memory, and more cores than that gain little by themselves."""
+"""Per worker, each of which has the model in memory."""
 
 BLOCKS_PER_WORKER = 2
 """Of those in flight: one in work, and the next one there already."""
 
 BYTES_PER_SEARCH = 2**27
 """Of document vectors in a task, about."""
-
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of blocks that nobody waits for after another's error
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # pages about a lost machine, which we say in a line
-}
-"""What Ray is not to print."""
 
 
 class RayEngine:
@@ -146,7 +139,7 @@ class RayEngine:
 
     def _workers(self) -> int:
         """Tasks that the cluster can do at once: machines come and go."""
-        machines = _machines()
+        machines = machines_of_cluster()
         if lost := len(self._seen - machines.keys()):
             warnings.warn(
                 f"The Ray cluster lost {lost} of its machines and has {len(machines)} left; what "
@@ -167,39 +160,6 @@ class RayEngine:
                 stacklevel=2,
             )
         return workers
-
-
-def connect(address: str | None) -> None:
-    """Connect this process to a cluster, quietly; nothing is done if it is connected.
-
-    Raises:
-        ConfigError: If that cannot be.
-    """
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)  # Ray reads them as it is imported
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            "The engine ray needs Ray, which is not installed: pip install 'cde-eval[ray]'."
-        ) from error
-    if ray.is_initialized():
-        return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Ray will change some day
-            ray.init(
-                address=address,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                include_dashboard=False,
-            )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise ConfigError(
-            f"No Ray cluster can be used at {address or 'the address in $RAY_ADDRESS'}: "
-            f"{_first_line(error)} Give the address that `ray start --head` printed, as "
-            "ray:HOST:PORT, and the same versions of Python and Ray on every machine."
-        ) from error
 
 
 def _embedded(
@@ -253,7 +213,7 @@ def _result(done: Any) -> Any:
         raise error.cause from error  # which has the worker's traceback
     except ray.exceptions.RayError as error:
         raise CdeError(
-            f"The Ray cluster lost the same block {MOST_RETRIES + 1} times: {_first_line(error)} "
+            f"The Ray cluster lost the same block {MOST_RETRIES + 1} times: {first_line(error)} "
             "See that a worker has enough memory for the model; what is embedded so far is kept."
         ) from error
 
@@ -268,17 +228,9 @@ def _wherever_it_is_read(model: str) -> str:
     return model
 
 
-def _machines() -> dict[str, dict[str, float]]:
-    """What each machine of the cluster has, by its id and by kind."""
-    import ray
-
-    nodes: Any = ray.nodes  # which Ray has no types for
-    return {node["NodeID"]: node["Resources"] for node in nodes() if node["Alive"]}
-
-
 def _cores_per_worker() -> int:
     """As many as the smallest machine that computes has, up to a bound."""
-    cores = [int(machine.get("CPU", 0)) for machine in _machines().values()]
+    cores = [int(machine.get("CPU", 0)) for machine in machines_of_cluster().values()]
     return min([MOST_CORES, *(count for count in cores if count >= 1)])
 
 
@@ -286,8 +238,3 @@ def _blocks(rows: int, size: int) -> list[tuple[int, int]]:
     """Start and stop of blocks of that size; the last one has what is left over, too."""
     starts = range(0, max(rows - size, 0) + 1, size)
     return [(start, rows if start == starts[-1] else start + size) for start in starts]
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [repr(error)]
-    return lines[0].rstrip(".") + "."

@@ -169,3 +169,44 @@ def test_a_report_of_nothing_says_what_to_run(cde_eval, tmp_path):
     done = cde_eval("report", "--results", tmp_path / "none", "--out", tmp_path / "report")
     assert done.returncode == 2 and "cde-eval mteb --output" in done.stderr
     assert not (tmp_path / "report").exists()
+
+
+# Fast BEIR
+
+
+def test_fast_beir_makes_its_candidates_and_says_the_ceiling(cde_eval, folder, tmp_path):
+    arguments = [
+        "--retriever",
+        "bm25",
+        "--data",
+        folder,
+        "--depth",
+        1,
+        "--output",
+        tmp_path / "out",
+    ]
+    made = cde_eval("candidates", *arguments)
+    assert made.returncode == 0, made.stderr
+    assert "Recall@1 1.0000" in made.stdout and made.stdout.strip().endswith("-1.run")
+    done = cde_eval("beir-small", "--model", "bm25", "--context", "corpus", "none", *arguments)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["things", "1.0000", "1.0000", "1.0000"] in lines
+    assert ["mean", "1.0000", "1.0000", "1.0000"] in lines
+
+
+def test_fast_beir_without_a_retriever_at_hand_says_so_in_one_line(cde_eval, folder, tmp_path):
+    done = cde_eval("beir-small", "--model", "bm25", "--data", folder, "--output", tmp_path / "out")
+    assert done.returncode == 2 and "gtr-t5-base" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_contexts_are_compared_query_by_query(cde_eval, folder, tmp_path):
+    out = tmp_path / "out"
+    cde_eval(
+        "mteb", "--model", "bm25", "--data", folder, "--context", "corpus", "none", "--output", out
+    )
+    done = cde_eval("compare", "none", "corpus", "--results", out, "--out", tmp_path / "comparison")
+    assert done.returncode == 0, done.stderr
+    assert "0/0/2" in done.stdout  # both find both: won, lost, tied
+    assert (tmp_path / "comparison" / "differences.png").stat().st_size > 1000

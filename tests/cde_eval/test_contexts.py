@@ -188,7 +188,10 @@ def test_the_known_policies_are_taken(source: str):
     ("source", "message"),
     [
         ("corpsu", r"There is no context 'corpsu'\. Did you mean 'corpus'\?"),
-        ("", "There is no context ''.*one of corpus, candidates, random, none, task:NAME, file:PATH"),
+        (
+            "",
+            "There is no context ''.*one of corpus, candidates, random, none, task:",
+        ),
         ("corpus:x", "'corpus:x' cannot be read; write one of corpus"),
         ("task", "'task' cannot be read; write one of .*task:NAME"),
         ("task:", "'task:' cannot be read"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cde_eval.own_contexts import rank_in_own_contexts
-from cde_eval.search import Ranking
+from cde_eval.ranking import Ranking
 
 DOCUMENTS = ["a", "bb", "ccc", "dddd", "eeeee"]
 CANDIDATES = [np.array([4, 0, 2]), np.array([1]), np.array([], dtype=np.int64), np.array([3, 1])]

@@ -6,7 +6,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from cde_eval import search
-from cde_eval.search import Ranking, best_of_candidates, best_of_scores, merged, named, nearest
+from cde_eval.ranking import Ranking, merged, named
+from cde_eval.search import best_of_candidates, best_of_scores, nearest
 from cde_eval.vectors import Vectors
 
 

@@ -1,6 +1,7 @@
 """A cluster of two machines, which are two nodes of Ray on this one; one is killed."""
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from cde_eval.encoders import LoadOptions, load_encoder
 from cde_eval.encoders import kept as kept_module
 from cde_eval.encoders.kept import Kept, load_kept
 from cde_eval.engines.choose import engine_named
+from cde_eval.engines.cluster import connect
 from cde_eval.engines.here import Here
 from cde_eval.search import LARGEST_TILE, nearest
 from tests.cde_core.conftest import BACKBONES, WORDS, shaken
@@ -40,7 +42,7 @@ NOTICES_A_LOSS_SOON = {
     "health_check_period_ms": 300,
     "health_check_timeout_ms": 3000,
 }
-"""Ray takes half a minute for it otherwise."""
+"""Ray takes a quarter of a minute for it otherwise."""
 BLOCKS = [[f"the {word} of {number}" for word in WORDS[9:14]] for number in range(12)]
 RAY = LoadOptions(engine="ray")
 
@@ -66,7 +68,7 @@ def cluster(tmp_path_factory) -> Iterator[Any]:
         try:
             for _ in range(2):
                 cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
-            engine_module.connect(cluster.address)
+            connect(cluster.address)
             yield cluster
         finally:
             ray.shutdown()
@@ -219,6 +221,16 @@ def test_a_cluster_without_what_is_needed_is_said(cluster, recwarn):
 def test_an_engine_that_is_not_there_is_answered(asked):
     with pytest.raises(ConfigError, match=r"There is no engine .*; use here, ray"):
         engine_named("minilm", LoadOptions(engine=asked))
+
+
+def test_an_address_where_nobody_answers_is_said_at_once(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"No Ray cluster can be used at {address}: ") as it:
+            engine_named("minilm", LoadOptions(engine=f"ray:{address}"))
+    assert "\n" not in str(it.value)
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

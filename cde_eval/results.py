@@ -31,6 +31,9 @@ from cde_core.errors import DataError
 SCHEMA = 1
 LONGEST_NAME = 150
 
+TOKENS_PER_DOCUMENT = "tokens-per-document"
+"""Setting of an encoder under which its number of vectors per context document was changed."""
+
 PACKAGES = ("cde-eval", "mteb", "torch", "transformers", "sentence-transformers", "faiss-cpu",
             "bm25s", "numpy")  # fmt: skip
 

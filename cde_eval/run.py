@@ -120,7 +120,7 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
                 reason = f"{model} does not do {kind} tasks; {source.name} is left out."
                 yield Failure(model, source.name, reason, expected=True)
                 continue
-            for policy, draw, draws in _draws(encoder, plan):
+            for policy, draw, draws in draws_of(encoder, plan):
                 yield evaluate_one(plan, source, model, policy, draw, draws, output)
         except CdeError as error:
             yield Failure(model, source.name, str(error))
@@ -146,7 +146,7 @@ def evaluate_one(
         policy,
         draw=draw,
         protocol=plan.protocol,
-        foreign=_foreign_documents(policy, source.name, plan),
+        foreign=foreign_documents(policy, source.name, plan),
         rerank_as_search=plan.rerank_as_search,
         device=plan.options.device,
     )
@@ -198,7 +198,7 @@ def evaluate_one(
     return record
 
 
-def _draws(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, int, int]]:
+def draws_of(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, int, int]]:
     """Every (policy, draw, draws) that can give another score for this encoder."""
     if encoder.context_size == 0:
         yield ContextPolicy("none"), 0, 1
@@ -211,7 +211,12 @@ def _draws(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, 
             yield policy, draw, draws
 
 
-def _foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) -> Foreign | None:
+def foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) -> Foreign | None:
+    """The documents of a policy that reads elsewhere than in the task; None of one that does not.
+
+    Raises:
+        TaskError: If the policy names a task that is not known.
+    """
     if policy.kind == "random":
         documents, revision = documents_outside(task_name)
         return Foreign(documents, f"random:built-in documentation {revision}")
@@ -225,7 +230,7 @@ def _foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) 
     return None
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=16)
 def _task_documents(source: TaskSource, protocol: Protocol) -> Foreign:
     task = source.make()
     load_task(task, source)

@@ -139,9 +139,7 @@ class TextEncoder:
             )
         prefix, digest = self.prefix(purpose), digest_of(documents)
         if keep and self._cache is not None:
-            vectors = self._remembered(
-                self._cache, self.model, documents, digest, prefix, progress
-            )
+            vectors = self._remembered(self._cache, self.model, documents, digest, prefix, progress)
         else:
             vectors = self._run_first_stage(self.model, documents, prefix, progress)
         return Context(

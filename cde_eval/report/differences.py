@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cde_eval.compare import SIGNIFICANT, Comparison, Difference
-from cde_eval.report.page import to_markdown
+from cde_eval.report.style import save_figure
+from cde_eval.report.table_files import to_markdown
 from cde_eval.report.tables import measure_name, score_text
 from cde_eval.resampling import CONFIDENCE
 from cde_eval.results import write_atomically
@@ -163,21 +163,13 @@ def write_differences(comparison: Comparison, out: Path) -> list[Path]:
         The files.
     """
     paths = [out / f"differences.{ending}" for ending in ("csv", "md", "png", "svg")]
-    table, text, png, svg = paths
+    table, text, *_ = paths
     numbers = number_table(comparison).to_csv(index=False, float_format="%.6g")
     write_atomically(table, numbers)
     parts = [heading(comparison), to_markdown(difference_table(comparison)).rstrip("\n")]
     parts += [conclusion(comparison), *comparison.notes]
     write_atomically(text, "\n\n".join(parts) + "\n")
-    figure = difference_figure(comparison)
-    with mpl.rc_context({"svg.hashsalt": "differences"}):
-        write_atomically(
-            png,
-            lambda part: figure.savefig(part, format="png", dpi=160, metadata={"Software": None}),
-        )
-        write_atomically(
-            svg, lambda part: figure.savefig(part, format="svg", metadata={"Date": None})
-        )
+    save_figure(difference_figure(comparison), "differences", out)
     return paths
 
 

@@ -1,8 +1,4 @@
-"""Figures: records in, Figure out; nothing is saved here.
-
-One look for all: readable at column width, colours that colour-blind people tell apart (Okabe and
-Ito's), direct labels, plain words on the axes, intervals shown.
-"""
+"""What each context does to each model's score: records in, Figure out; nothing is saved here."""
 
 from __future__ import annotations
 
@@ -13,14 +9,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cde_eval.report.tables import measure_name, runs
+from cde_eval.report.exhibits import Exhibit, Results
+from cde_eval.report.style import MARKERS, PAGE, context_colours, look, styled_figure
+from cde_eval.report.tables import COMMAND, measure_name, runs, usual
 from cde_eval.results import RunRecord
 
-COLOURS = {"none": "#999999", "random": "#E69F00", "corpus": "#0072B2"}
-OTHER_COLOURS = ("#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-MARKERS = {"none": "o", "random": "s", "corpus": "D"}
 
-
+@look()
 def score_by_policy(records: Iterable[RunRecord]) -> Figure:
     """What each context does to each model's score, task by task; one panel per contextual model.
 
@@ -32,19 +27,25 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
     plain = frame[~frame["model"].isin(contextual)]
     tasks = list(dict.fromkeys(frame["task"]))[::-1]
     panels = max(1, len(contextual))
-    figure = Figure(figsize=(1.6 + 3.0 * panels, 1.5 + 0.32 * len(tasks)), layout="constrained")
-    all_axes = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
+    figure, grid = styled_figure(
+        min(PAGE, 1.4 + 2.8 * panels),
+        1.1 + 0.3 * len(tasks),
+        columns=panels,
+        sharex=True,
+        sharey=True,
+    )
+    all_axes = grid[0]
     for axes, model in zip(all_axes, contextual or [""], strict=True):
         _policies_of_model(axes, frame[frame["model"] == model], tasks)
         for name, rows in plain.groupby("model", sort=False):
             means = rows.groupby("task")["score"].mean()
             places = [tasks.index(task) for task in means.index]
             axes.scatter(means, places, marker="|", s=130, color="black", label=name, zorder=2)
-        axes.set_title(model, fontsize=9)
+        axes.set_title(model)
         axes.set_xlabel(" / ".join(dict.fromkeys(map(measure_name, frame["measure"]))))
-        axes.grid(axis="x", color="0.92")
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(left=False, labelsize=8)
+        axes.grid(axis="x")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(left=False)
     all_axes[0].set_yticks(range(len(tasks)), labels=tasks)
     all_axes[0].set_ylim(-0.6, len(tasks) - 0.4)  # room for every marker of the outer tasks
     handles: dict[str, Any] = {}
@@ -55,16 +56,14 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
         list(handles.values()),
         list(handles),
         loc="outside upper center",
-        ncols=len(handles) or 1,
-        frameon=False,
-        fontsize=8,
+        ncols=min(len(handles) or 1, 4),
     )
     return figure
 
 
 def _policies_of_model(axes: Axes, frame: pd.DataFrame, tasks: list[str]) -> None:
-    spare = iter(OTHER_COLOURS * 4)
     policies = list(dict.fromkeys(frame["policy"]))
+    colours = context_colours(policies)
     for number, policy in enumerate(policies):
         rows = frame[frame["policy"] == policy].groupby("task")["score"]
         mean, low, high = rows.mean(), rows.min(), rows.max()
@@ -75,8 +74,28 @@ def _policies_of_model(axes: Axes, frame: pd.DataFrame, tasks: list[str]) -> Non
             places,
             xerr=[(mean - low).clip(lower=0), (high - mean).clip(lower=0)],  # means are rounded
             fmt=MARKERS.get(policy, "^"),
-            color=COLOURS.get(policy) or next(spare),
-            markersize=5,
+            color=colours[policy],
             linewidth=1,
             label=f"context: {policy}",
         )
+
+
+def _score_by_policy(results: Results) -> Figure | None:
+    records = usual(results.records)
+    several = runs(records).groupby("model")["policy"].nunique() if records else pd.Series()
+    return score_by_policy(records) if (several > 1).any() else None
+
+
+EXHIBITS = (
+    Exhibit(
+        name="score_by_policy",
+        section="scores",
+        title="What each context does to each score",
+        caption="Score of each model on each task, by what it read first: documents of the task's "
+        "own corpus, other built-in documents (random), or none. Horizontal bars span the draws; "
+        "an upright tick is a model that reads no context.",
+        source="",
+        command=COMMAND,
+        make=_score_by_policy,
+    ),
+)

@@ -1,159 +1,253 @@
-"""The report: tables and figures of a results folder as files, and one page that shows them.
+"""The report: every exhibit as files, and one page that shows them.
 
-    records ──▶ tables/*.{md,csv} · figures/*.{png,svg} ──▶ index.html
+    results, published numbers ──▶ exhibits ──▶ tables/*.{md,csv} · figures/*.{png,svg}
+                                                        └──▶ index.html · leaderboard.html
 
-No model runs here, and the page needs neither a network nor JavaScript.
+No model runs here. What has no numbers yet is on the page too, with the command that makes them.
+The same results give the same bytes, and the page opens from disk, without network or JavaScript.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.figure import Figure
 
 from cde_core.errors import DataError
-from cde_eval.report.figures import score_by_policy
-from cde_eval.report.tables import as_read, gain_table, score_table
-from cde_eval.results import RunRecord, read_records, write_atomically
+from cde_eval.report.contents import all_exhibits
+from cde_eval.report.exhibits import Exhibit, Made, Results, Section
+from cde_eval.report.leaderboard import PAGE_NAME, write_leaderboard
+from cde_eval.report.style import save_figure
+from cde_eval.report.table_files import save_table
+from cde_eval.report.web import escape, page_html, table_html
+from cde_eval.results import RunRecord, write_atomically
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; border-radius: 4px; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #8884;
-  white-space: nowrap; }
-th:first-child, td:first-child, .words { text-align: left; }
-code { font-size: .9em; } figcaption, .small { color: #777; font-size: .9rem; }
-"""
+TITLE = "What context does to a score"
 
-WORD_COLUMNS = {"run", "task", "type", "measure", "model", "corpus against"}
+SECTIONS: dict[Section, tuple[str, str]] = {
+    "scores": (
+        "Scores",
+        "How well each model does on each task, and what it gains from reading documents first.",
+    ),
+    "context": (
+        "Context",
+        "Whose documents help, how many of them, and what they do to the vectors.",
+    ),
+    "clusters": (
+        "Batches and clusters",
+        "What a model is trained on, and which texts it has to tell apart at a time.",
+    ),
+    "position": (
+        "Position",
+        "Whether a long document's vector says as much of its end as of its beginning.",
+    ),
+    "geometry": (
+        "Geometry",
+        "How vectors lie in their space: which directions they use, and how many they need.",
+    ),
+}
+assert set(SECTIONS) == set(get_args(Section))
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
+
+PIXELS_PER_INCH = 118  # letters of 8 points are then as large as small print on the page
+LEAST_WIDTH = 0.62  # of a figure's own; a narrower page scrolls it, so that letters can be read
 
 
-def write_report(results: Path, out: Path) -> Path:
-    """Write every table and figure that the records of a results folder give; returns the page.
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An exhibit and what it made."""
+
+    exhibit: Exhibit
+    made: Made | None
+    published: Made | None
+    note: str
+
+
+def write_report(results: Path, out: Path, published: Path | None = None) -> Path:
+    """Write every table and figure that a results folder gives, and the page that shows them.
+
+    Args:
+        results: Results folder.
+        out: Folder for tables/, figures/, index.html and leaderboard.html.
+        published: Folder of published numbers; by default those that come with the source.
+
+    Returns:
+        The page.
 
     Raises:
-        DataError: If there are no records.
+        DataError: If there is no such folder, or a file in it is not what its place says.
         ConfigError: If the records follow several protocols.
     """
-    records = read_records(results)
-    if not records:
+    if not results.is_dir():
         raise DataError(
             f"{results} holds no results; run `cde-eval mteb --output {results}` first."
         )
-    scores, gains = as_read(score_table(records)), gain_table(records)
-    parts = [_heading(records), "<h2>Scores</h2>", _write_table(scores, "scores", out)]
-    if not gains.empty:
-        parts += ["<h2>What the context bought</h2>", _write_table(gains, "gains", out)]
-        parts.append(_write_figure(score_by_policy(records), "score_by_policy", CAPTION, out))
-    parts.append(_provenance(records))
+    material = Results(results, published or PUBLISHED)
+    shown = [_show(exhibit, material) for exhibit in all_exhibits()]  # all, before any is written
+    leaderboard = write_leaderboard(material, out)
+    for one in shown:
+        _write_files(one, out)
     page = out / "index.html"
-    write_atomically(page, _page("\n".join(parts)))
+    write_atomically(page, _page(shown, material.records, with_leaderboard=leaderboard is not None))
     return page
 
 
-CAPTION = (
-    "Score of each model on each task, by what it read first: documents of the task's own corpus, "
-    "other built-in documents (random), or none. Horizontal bars span the draws."
-)
+def _show(exhibit: Exhibit, results: Results) -> _Shown:
+    made = exhibit.make(results)
+    published = exhibit.published(results) if made is None else None
+    note = "" if made is None and published is None else exhibit.note(results)
+    return _Shown(exhibit, made, published, note)
 
 
-def to_markdown(table: pd.DataFrame) -> str:
-    """A table in Markdown, numbers to the right."""
-    text = table.to_markdown(
-        index=False,
-        disable_numparse=True,
-        colalign=["left" if column in WORD_COLUMNS else "right" for column in table.columns],
+def _what(one: _Shown) -> Made | None:
+    return one.published if one.made is None else one.made
+
+
+def _write_files(one: _Shown, out: Path) -> None:
+    """Write an exhibit's files, and remove those that an earlier report left of it."""
+    name, what = one.exhibit.name, _what(one)
+    tables, figures = ([out / folder / f"{name}.{end}" for end in ends] for folder, ends in ENDINGS)
+    if isinstance(what, pd.DataFrame):
+        save_table(what, name, out / "tables")
+    elif what is not None:
+        save_figure(what, name, out / "figures")
+    stale = (tables if not isinstance(what, pd.DataFrame) else []) + (
+        figures if what is None or isinstance(what, pd.DataFrame) else []
     )
-    return f"{text}\n"
+    for path in stale:
+        path.unlink(missing_ok=True)
 
 
-def _write_table(table: pd.DataFrame, name: str, out: Path) -> str:
-    write_atomically(out / "tables" / f"{name}.md", to_markdown(table))
-    write_atomically(out / "tables" / f"{name}.csv", table.to_csv(index=False))
-    head = "".join(f"<th{_words(c)}>{html.escape(str(c))}</th>" for c in table.columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{_words(c)}>{html.escape(str(v))}</td>"
-            for c, v in zip(table.columns, row, strict=True)
-        )
-        + "</tr>"
-        for row in table.itertuples(index=False)
-    )
+ENDINGS = (("tables", ("md", "csv")), ("figures", ("png", "svg")))
+
+
+def _page(shown: Sequence[_Shown], records: Sequence[RunRecord], *, with_leaderboard: bool) -> str:
+    sections = {
+        section: here
+        for section in SECTIONS
+        if (here := [one for one in shown if one.exhibit.section == section])
+    }
+    body = []
+    for section, here in sections.items():
+        title, about = SECTIONS[section]
+        body.append(f'<h2 id="section-{section}">{escape(title)}</h2><p>{escape(about)}</p>')
+        body += [_exhibit_html(one) for one in here]
+    body.append(_provenance(records))
+    introduction = _introduction(shown, records, with_leaderboard)
+    return page_html(TITLE, introduction, _contents(sections, with_leaderboard), "\n".join(body))
+
+
+def _contents(sections: dict[Section, list[_Shown]], with_leaderboard: bool) -> str:
+    parts = []
+    for section, here in sections.items():
+        parts.append(f'<b><a href="#section-{section}">{escape(SECTIONS[section][0])}</a></b><ul>')
+        parts += [_entry(one) for one in here]
+        parts.append("</ul>")
+    parts.append("<b>More</b><ul>")
+    if with_leaderboard:
+        parts.append(f'<li><a href="{PAGE_NAME}">The leaderboard, with our runs</a></li>')
+    parts.append('<li><a href="#made-with">Made with</a></li></ul>')
+    return "".join(parts)
+
+
+def _entry(one: _Shown) -> str:
+    todo = ' <span class="todo">· not run yet</span>' if one.made is None else ""
+    return f'<li><a href="#{one.exhibit.name}">{escape(one.exhibit.title)}</a>{todo}</li>'
+
+
+def _exhibit_html(one: _Shown) -> str:
+    exhibit, what = one.exhibit, _what(one)
+    source = f' <span class="source">{escape(exhibit.source)}</span>' if exhibit.source else ""
+    command = f'<code class="command">{escape(exhibit.command)}</code>'
+    caption = f"<p>{escape(' '.join(part for part in (exhibit.caption, one.note) if part))}</p>"
+    parts = [f'<section id="{exhibit.name}"><h3>{escape(exhibit.title)}{source}</h3>', caption]
+    if one.made is None:
+        instead = " These are the published numbers alone." if what is not None else ""
+        parts.append(f'<div class="missing"><b>Not run yet.</b>{instead} {command}</div>')
+    if isinstance(what, pd.DataFrame):
+        parts.append(table_html(what, ours=_ours(what)))
+    elif what is not None:
+        parts.append(_figure_html(what, exhibit))
+    if what is not None:
+        parts.append(_files_html(exhibit.name, is_table=isinstance(what, pd.DataFrame)))
+    if one.made is not None:
+        parts.append(f'<div class="small">Its numbers come from {command}</div>')
+    return "".join(parts) + "</section>"
+
+
+def _ours(table: pd.DataFrame) -> list[int]:
+    """Rows that stand under published ones and are ours."""
+    said = table["from"].astype(str) if "from" in table else []
+    return [number for number, text in enumerate(said) if text.startswith("ours")]
+
+
+def _figure_html(figure: Made, exhibit: Exhibit) -> str:
+    assert not isinstance(figure, pd.DataFrame)
+    width, height = (round(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
     return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-        f'<p class="small">As files: <a href="tables/{name}.md">Markdown</a>, '
-        f'<a href="tables/{name}.csv">CSV</a>.</p>'
+        f'<figure class="wide" style="--least:{round(LEAST_WIDTH * width)}px">'
+        f'<a href="figures/{exhibit.name}.svg"><img src="figures/{exhibit.name}.png" '
+        f'width="{width}" height="{height}" loading="lazy" alt="{escape(exhibit.title)}"></a>'
+        "</figure>"
     )
 
 
-def _words(column: object) -> str:
-    return ' class="words"' if column in WORD_COLUMNS else ""
+def _files_html(name: str, *, is_table: bool) -> str:
+    kinds = (
+        (("tables", "md", "Markdown"), ("tables", "csv", "CSV"))
+        if is_table
+        else (("figures", "png", "PNG"), ("figures", "svg", "SVG"))
+    )
+    links = ", ".join(f'<a href="{place}/{name}.{end}">{word}</a>' for place, end, word in kinds)
+    return f'<p class="small">As files: {links}.</p>'
 
 
-def _write_figure(figure: Figure, name: str, caption: str, out: Path) -> str:
-    with mpl.rc_context({"svg.hashsalt": name}):  # the same records give the same bytes
-        write_atomically(
-            out / "figures" / f"{name}.svg",
-            lambda part: figure.savefig(part, format="svg", metadata={"Date": None}),
+def _introduction(
+    shown: Sequence[_Shown], records: Sequence[RunRecord], with_leaderboard: bool
+) -> str:
+    made = sum(one.made is not None for one in shown)
+    parts = []
+    if records:
+        models, tasks = (len({getattr(r, name) for r in records}) for name in ("model", "task"))
+        parts.append(
+            f"<p>{_count(models, 'model')} on {_count(tasks, 'task')}, protocol "
+            f"<code>{escape(records[0].protocol)}</code>: {_count(len(records), 'evaluation')}.</p>"
         )
-        write_atomically(
-            out / "figures" / f"{name}.png",
-            lambda part: figure.savefig(part, format="png", dpi=160, metadata={"Software": None}),
+    parts.append(
+        f"<p>{made} of {len(shown)} tables and figures have numbers here. The others say which "
+        "command makes them; no model runs when this page is written.</p>"
+    )
+    if with_leaderboard:
+        parts.append(
+            f'<p>On a page of its own: <a href="{PAGE_NAME}">our runs among published models</a>.'
+            "</p>"
         )
-    text = html.escape(caption)
-    return (
-        f'<figure><img src="figures/{name}.png" alt="{text}"><figcaption>{text} '
-        f'<a href="figures/{name}.svg">Vector</a>.</figcaption></figure>'
-    )
-
-
-def _heading(records: Sequence[RunRecord]) -> str:
-    tasks = len({record.task for record in records})
-    models = ", ".join(dict.fromkeys(record.model for record in records))
-    protocol = records[0].protocol
-    return (
-        "<h1>What context does to a score</h1>"
-        f"<p>{html.escape(models)} on {tasks} task{'s' * (tasks != 1)}, protocol "
-        f"<code>{html.escape(protocol)}</code>. A score of several draws of the context is their "
-        "mean, with the standard deviation over draws; what was not run is left blank.</p>"
-    )
+    return "".join(parts)
 
 
 def _provenance(records: Sequence[RunRecord]) -> str:
+    if not records:
+        return '<h2 id="made-with">Made with</h2><p class="small">No evaluation so far.</p>'
     versions = ", ".join(f"{name} {number}" for name, number in records[-1].versions.items())
     models = "".join(
-        f"<li><code>{html.escape(model)}</code>: {html.escape(name)}, revision "
-        f"<code>{html.escape(revision)}</code></li>"
+        f"<li><code>{escape(model)}</code>: {escape(name)}, revision "
+        f"<code>{escape(revision)}</code></li>"
         for model, name, revision in dict.fromkeys(
             (r.model, r.model_name, r.model_revision) for r in records
         )
     )
-    commit = (
-        f" Commit <code>{html.escape(records[-1].commit)}</code>." if records[-1].commit else ""
-    )
+    commit = f" Commit <code>{escape(records[-1].commit)}</code>." if records[-1].commit else ""
     return (
-        f'<h2>Made with</h2><ul class="small">{models}</ul>'
-        f'<p class="small">{html.escape(versions)}.{commit} Every number comes from a record in '
+        f'<h2 id="made-with">Made with</h2><ul class="small">{models}</ul>'
+        f'<p class="small">{escape(versions)}.{commit} Every score comes from a record in '
         "<code>records/</code> of the results folder, which holds its context, seed and data "
         "revision.</p>"
     )
 
 
-def _page(body: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>What context does to a score</title><style>{STYLE}</style></head>\n"
-        f"<body>\n{body}\n</body></html>\n"
-    )
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

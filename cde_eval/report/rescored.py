@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.tables import measure_name, runs, score_text
 from cde_eval.results import RunRecord
 
@@ -48,3 +49,22 @@ def _recall_name(records: list[RunRecord]) -> str:
 def _mean(values: Iterable[float]) -> str:
     found = list(values)
     return f"{sum(found) / len(found):.4f}"
+
+
+def _rescored(results: Results) -> pd.DataFrame | None:
+    table = rescored_table(results.records)
+    return None if table.empty else table.rename_axis("set").reset_index()
+
+
+EXHIBITS = (
+    Exhibit(
+        name="fast_beir",
+        section="scores",
+        title="Fast BEIR: models rank what a first retriever has found",
+        caption="nDCG@10 where only each query's candidates are ranked, as in the paper's "
+        "experiments. The candidates' recall is what no ranking of them can exceed.",
+        source="CDE paper, section 10.9",
+        command="cde-eval beir-small --model MODEL",
+        make=_rescored,
+    ),
+)

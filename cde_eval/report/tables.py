@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from cde_core.errors import ConfigError
+from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.results import RunRecord, tidy
 
 KEYS = ["type", "task", "split", "subset", "measure"]
@@ -54,6 +55,28 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
         ),
         kind="stable",
     )
+
+
+def usual(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """What a table of scores shows: whole searches, at the context size that a model has most.
+
+    Probes leave records too, of many sizes and of contexts from other tasks; those have figures of
+    their own. Where two sizes have as many tasks, the larger one is shown.
+    """
+    shown = [r for r in records if not r.candidates and not r.policy.startswith("task:")]
+    frame = pd.DataFrame(
+        [(r.model, r.task, r.context_size) for r in shown if r.context_size != 0],
+        columns=["model", "task", "size"],
+    )
+    frame["size"] = frame["size"].astype(float).fillna(float("inf"))
+    counts = frame.groupby(["model", "size"])["task"].nunique().reset_index()
+    most = counts.sort_values(["task", "size"]).groupby("model")["size"].last()
+    return [
+        r
+        for r in shown
+        if (r.policy == "none" or r.model not in most.index)
+        or most[r.model] == (float("inf") if r.context_size is None else r.context_size)
+    ]
 
 
 def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -177,3 +200,40 @@ def _means(frame: pd.DataFrame) -> pd.DataFrame:
 def _mean_of_all(scores: pd.Series[float]) -> float:
     """Undefined where one of the scores is, since the others do not stand for it."""
     return float(scores.mean(skipna=False))
+
+
+COMMAND = "cde-eval mteb --model bm25 minilm centred:minilm --context corpus random none --draws 3"
+
+
+def _scores(results: Results) -> pd.DataFrame | None:
+    records = usual(results.records)
+    return as_read(score_table(records)) if records else None
+
+
+def _gains(results: Results) -> pd.DataFrame | None:
+    gains = gain_table(usual(results.records))
+    return None if gains.empty else gains
+
+
+EXHIBITS = (
+    Exhibit(
+        name="scores",
+        section="scores",
+        title="Every score",
+        caption="Main score of each run on each task. A score of several draws of the context is "
+        "their mean, with the standard deviation over draws; what was not run is left blank.",
+        source="",
+        command=COMMAND,
+        make=_scores,
+    ),
+    Exhibit(
+        name="gains",
+        section="scores",
+        title="What the context bought",
+        caption="The corpus as context against each other one, for the same model: difference in "
+        "points, as a mean over the tasks that have both.",
+        source="",
+        command=COMMAND,
+        make=_gains,
+    ),
+)

@@ -49,10 +49,10 @@ class TaskSource:
     data_hash: Callable[[], str] = str
     """Hash of the files behind a task whose revision is only a claim; "" where it is more."""
 
-    choices: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What has been changed of the task and changes scores: results are filed under it."""
 
-    candidates: Mapping[str, Any] = field(default_factory=dict)
+    candidates: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Where lists of candidates are to be rescored: what a record says of them."""
 
 

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 
 from cde_core.errors import ConfigError
-from cde_eval.report.figures import COLOURS, score_by_policy
+from cde_eval.report.figures import score_by_policy
+from cde_eval.report.style import COLOURS
 from tests.cde_eval.tiny_records import record
 
 RECORDS = [
@@ -60,14 +61,14 @@ def test_policies_of_one_task_do_not_hide_one_another():
 def test_a_context_free_model_is_a_tick_and_not_a_panel():
     figure = score_by_policy(RECORDS)
     (axes,) = figure.axes
-    assert axes.get_title() == "tiny"
+    assert axes.get_title("left") == "tiny"
     (ticks,) = (c for c in axes.collections if c.get_label() == "minilm")
     np.testing.assert_allclose(ticks.get_offsets(), [[0.35, 1], [0.25, 0]])
 
 
 def test_every_contextual_model_has_a_panel():
     figure = score_by_policy([*RECORDS, record("A", 0.1, model="bm25", context_size=None)])
-    assert [axes.get_title() for axes in figure.axes] == ["tiny", "bm25"]
+    assert [axes.get_title("left") for axes in figure.axes] == ["tiny", "bm25"]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sorted(labels) == ["context: corpus", "context: none", "minilm"]  # each once
 

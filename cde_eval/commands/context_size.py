@@ -1,0 +1,80 @@
+"""`cde-eval context-size`: how many documents have to be read?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from cde_eval.commands.devices import device_named
+
+
+def context_size(
+    model: tuple[str, ...],
+    tasks: tuple[str, ...] = (),
+    data: tuple[Path, ...] = (),
+    sizes: tuple[int | Literal["all"], ...] = (),
+    context: tuple[str, ...] = ("corpus",),
+    draws: int = 3,
+    seed: int = 42,
+    device: str = "auto",
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    engine: str = "here",
+    output: Path = Path("results"),
+) -> None:
+    """Score models with contexts of growing size: does reading more documents help?
+
+    The same command continues a run that was stopped.
+
+    Args:
+        model: Models that read documents: bm25, centred:minilm, a contextual checkpoint.
+        tasks: Search tasks by name; by default all of the data folders, or the built-in ones.
+        data: Folders with data, as for `cde-eval mteb`.
+        sizes: Documents to read; 0 is the null context, all the whole corpus. By default 0, 1, 4,
+            16, … and as many as the model reads by itself.
+        context: Whose documents: corpus; random beside it tells what any documents do.
+        draws: Samples of each size for each task.
+        seed: Seed of the first draw.
+        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
+        dtype: Precision of the model; vectors are always float32.
+        engine: Where to embed and search: here, ray, or ray:ADDRESS of a cluster.
+        output: Results folder.
+    """
+    from cde_eval.commands.outcomes import scored, with_files
+    from cde_eval.encoders import LoadOptions
+    from cde_eval.probes.context_size import size_plan, usual_sizes
+    from cde_eval.probes.readers import readers, search_tasks, why_not_without
+    from cde_eval.report.context_points import curve_table, size_curves
+    from cde_eval.report.evaluations import evaluations
+
+    options = LoadOptions(device=device_named(device), dtype=dtype, engine=engine)
+    sources = search_tasks(tasks, data)
+    encoders, idle = readers(model, options)
+    notes, records, failures = list(idle), [], []
+    for name, encoder in encoders.items():
+        asked = [None if size == "all" else size for size in sizes]
+        wanted = asked or list(usual_sizes(encoder.context_size))
+        if 0 in wanted and (reason := why_not_without(encoder)):
+            notes.append(f"{name} is left out at size 0: {reason}")
+            wanted = [size for size in wanted if size != 0]
+        plan = size_plan(
+            name,
+            encoder,
+            sources,
+            wanted,
+            context=context,
+            draws=draws,
+            seed=seed,
+            options=options,
+        )
+        found, reasons = scored(plan, output)
+        records += found
+        failures += reasons
+    made = with_files(records, output)
+    if made:
+        print(curve_table(size_curves(evaluations(made))).to_string(index=False))
+        print(f"\nRecords are in {output}; `cde-eval report` draws them.")
+    for reason in (*notes, *failures):
+        print(f"cde-eval: {reason}", file=sys.stderr)
+    if failures:
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""Experiments on encoders: a question, a loop, a tidy table of what was found. One per file."""

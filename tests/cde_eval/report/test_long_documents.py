@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import pandas as pd
+
+from cde_eval.report.exhibits import Results
+from cde_eval.report.long_documents import EXHIBITS
+from cde_eval.report.page import PUBLISHED
+from cde_eval.results import RunRecord, Score
+from tests.cde_eval.report.saved import save
+from tests.cde_eval.tiny_records import record
+
+SEARCH, TRAINING = EXHIBITS
+
+
+def long_run(mrr: float, recall: float, draw: int = 0, policy: str = "corpus") -> RunRecord:
+    measures = {"mrr_at_100": mrr, "recall_at_100": recall}
+    score = Score(split="dev", subset="default", main=0.1, measures=measures)
+    return record("msmarco-doc", draw=draw, policy=policy).model_copy(update={"scores": (score,)})
+
+
+def test_published_rows_are_those_of_the_paper():
+    of = Results(PUBLISHED, PUBLISHED)
+    search, training = SEARCH.published(of), TRAINING.published(of)
+    assert isinstance(search, pd.DataFrame) and isinstance(training, pd.DataFrame)
+    assert search.iloc[4].tolist() == ["RepLLaMA", "7B", "0.456", "–", "paper"]
+    assert training.iloc[1].tolist() == ["✓", "", "1 episode", "0.350", "0.872", "paper"]
+    assert SEARCH.make(of) is None and TRAINING.make(of) is None
+
+
+def test_runs_on_the_same_documents_stand_below_with_the_mean_of_their_draws(tmp_path: Path):
+    records = [long_run(0.4, 0.9), long_run(0.2, 0.8, draw=1), long_run(0.1, 0.5, policy="none")]
+    of = Results(save([*records, record("NFCorpus")], tmp_path), PUBLISHED)
+    table = SEARCH.make(of)
+    assert isinstance(table, pd.DataFrame)
+    assert table.iloc[6:].to_numpy().tolist() == [
+        ["tiny · corpus", "", "0.300", "0.850", "ours"],
+        ["tiny · none", "", "0.100", "0.500", "ours"],
+    ]

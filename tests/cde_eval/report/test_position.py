@@ -80,7 +80,7 @@ def test_figures_have_a_panel_for_each_model_and_data_and_shade_what_is_not_read
     )
     figure = moved_figure(frame)
     titles = {axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()}
-    assert titles == {"m · d", "n · d", "n · e"}
+    assert titles == {"m\nd", "n\nd", "n\ne"}
     shaded = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert shaded == ["beyond what it reads"] * 3
     figure.draw_without_rendering()

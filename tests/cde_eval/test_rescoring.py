@@ -260,3 +260,25 @@ def test_the_table_has_the_mean_over_sets_and_the_ceiling(source, retrievers, tm
     assert list(table.iloc[:, 0]) == [ceiling] * 3
     assert table.loc["mean", "plain"] == table.loc["things", "plain"]
     assert table.loc["mean", "bm25 · corpus"] == ""  # it lacks a set
+
+
+# On real data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nfcorpus", "scifact"])
+def test_real_sets_rescored_as_deep_as_their_corpus_score_as_searched(name, shared_data, tmp_path):
+    (real,) = folder_tasks(shared_data / "beir" / name)
+    one = plan(real, "bm25")
+    (full,) = evaluate(one, tmp_path)
+    found = {
+        depth: next(rescore(one, "bm25", depth=depth, rules=RULES["mteb"], output=tmp_path))
+        for depth in (6000, 1024)
+    }
+    assert isinstance(full, RunRecord)
+    for record in found.values():
+        assert isinstance(record, RunRecord)
+    deep, fast = (record.scores[0].main for record in found.values())  # type: ignore[union-attr]
+    assert deep == pytest.approx(full.scores[0].main, abs=5e-5)
+    missing = 1 - found[1024].candidates["recall"]  # type: ignore[union-attr]
+    assert abs(fast - full.scores[0].main) <= missing

@@ -150,12 +150,14 @@ def _rescore(
     task: AbsTaskRetrieval, lists: Mapping[Place, CandidateLists], depth: int, rules: Rules
 ) -> None:
     """Have a task load its data with candidates, and by the rules' documents and ids."""
-    load = task.load_data
+    load, done = task.load_data, False
 
     def load_data(num_proc: int | None = None, **kwargs: Any) -> None:
-        if task.data_loaded:
+        nonlocal done
+        if done:
             return
-        load(num_proc=num_proc, **kwargs)
+        done = True
+        load(num_proc=num_proc, **kwargs)  # does nothing if its maker has loaded it already
         task.convert_v1_dataset_format_to_v2(num_proc=None)
         for (subset, split), one in lists.items():
             data = task.dataset[subset][split]

@@ -44,7 +44,10 @@ class VectorsAtHand:
 
     def encode(self, texts: Any, *, purpose: Purpose, context: Any = None) -> Any:
         at_hand = self.queries if purpose.role == "query" else self.documents
-        return at_hand[int(texts[0]) : int(texts[-1]) + 1]  # texts come in the order of rows
+        first, last = int(texts[0]), int(texts[-1])
+        if last - first + 1 == len(texts):
+            return at_hand[first : last + 1]  # texts come in the order of rows
+        return at_hand[np.array(texts, dtype=np.int64)]
 
 
 class ThroughMteb(AbsEncoder):

@@ -8,6 +8,7 @@ import ir_measures
 import numpy as np
 import pytest
 from ir_measures import R, nDCG
+from mteb.abstasks import AbsTask
 
 from cde_core.errors import ConfigError, DataError, TaskError
 from cde_core.text import Purpose
@@ -88,8 +89,15 @@ def test_candidates_as_deep_as_the_corpus_give_the_score_of_the_full_search(
     assert top.candidates["recall"] == 1
 
 
-def test_only_the_union_of_the_candidates_is_embedded(source, retrievers, tmp_path):
-    run(plan(source, "plain"), tmp_path, depth=2)
+@pytest.mark.parametrize("already_loaded", [False, True])
+def test_only_the_union_of_the_candidates_is_embedded(source, retrievers, tmp_path, already_loaded):
+    def loaded() -> AbsTask:
+        task = source.make()
+        task.load_data()
+        return task
+
+    made = dataclasses.replace(source, make=loaded) if already_loaded else source
+    run(plan(made, "plain"), tmp_path, depth=2)
     lists = read_run(next(tmp_path.rglob("*.run")))
     union = {document for documents in lists.top(2).values() for document in documents}
     sizes = [len(call) for call in retrievers["plain"].encoded]

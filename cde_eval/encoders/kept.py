@@ -101,9 +101,11 @@ class Kept:
         blocks = (list(texts[start : start + TEXTS_PER_SHARD]) for start in starts)
         with one_bar(len(texts)) as reached:
             found: dict[int, Vectors] = {}
+            done = 0
             for number, vectors in self.engine.embed(self.inner, blocks, purpose, context):
                 found[number] = vectors
-                reached(sum(map(len, found.values())))
+                done += len(vectors)
+                reached(done)
         return np.concatenate([found[number] for number in range(len(starts))])
 
     def _store(self, space: dict[str, str]) -> VectorStore:

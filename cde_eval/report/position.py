@@ -331,7 +331,7 @@ def _panels(
         for column, model in enumerate(models):
             own = frame[(frame["data"] == name) & (frame["model"] == model)]
             axes = grid[row, column]
-            axes.set_title(f"{model}\n{name}")
+            axes.set_title(f"{model}\n{name}", fontsize=7.5)  # a panel is narrow
             if len(own):
                 panels.append((axes, ((name, model), own)))
             else:

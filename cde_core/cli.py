@@ -8,6 +8,7 @@ cde-train sweep     train a recipe for every cell of a grid
 cde-train recipes   what the recipes of a folder are about
 cde-train init      an untrained two-stage model out of pretrained encoders
 cde-train export    a model in the format that its authors publish
+cde-train difference  a model without the backbones that it was made of
 
 Whatever follows a recipe overrides its fields: `cde-train RECIPE.yaml --help` lists them. A mistake
 that the user can mend is answered in one line, with exit status 2; anything else is our bug and
@@ -25,12 +26,13 @@ from pathlib import Path
 
 import tyro
 
-from cde_core.commands.models import export, init
+from cde_core.commands.models import difference, export, init
 from cde_core.commands.training import cluster, data, recipes, run, sweep
 from cde_core.errors import CdeError, ConfigError, did_you_mean
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (run, data, cluster, sweep, recipes, init, export)
+    command.__name__: command
+    for command in (run, data, cluster, sweep, recipes, init, export, difference)
 }
 
 DESCRIPTION = """Train text encoders that read their corpus first.

@@ -1,11 +1,13 @@
 """Save a model and load it again; load what others published.
 
-    folder or name ──▶ load ──▶ TextEncoder ──▶ save    (our format)
-                                            └─▶ export  (the published format)
+    folder or name ──▶ load ──▶ TextEncoder ──▶ save             (our format)
+                                            ├─▶ save_difference  (without its backbones)
+                                            └─▶ export           (the published format)
 
-Three kinds of folders load, told apart by their config.json: ours ("format"), the authors'
-two-stage models ("architecture": "transductive"), and encoders of transformers or
-sentence-transformers ("model_type"). Ours holds config.json, model.safetensors and tokenizer.json.
+Four kinds of folders load, told apart by their config.json: ours ("format"), whole or as the
+difference from models that users have, the authors' two-stage models ("architecture":
+"transductive"), and encoders of transformers or sentence-transformers ("model_type"). Ours holds
+config.json, model.safetensors and tokenizer.json; a difference has no tokenizer of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cde_core.errors import ModelError
+from cde_core.model.backbones import Backbone
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.config import BiencoderConfig, ContextualConfig, from_dict, to_dict
 from cde_core.model.context_cache import cache_folder
 from cde_core.model.contextual import ContextualEncoder
+from cde_core.model.difference import compress, restore
 from cde_core.model.encode import TextEncoder
+from cde_core.model.fingerprint import digest_of_weights
 from cde_core.model.hub import folder_of, read_json, read_tensors
 from cde_core.model.published import (
     TOKENIZERS,
@@ -41,6 +46,7 @@ from cde_core.model.weight_names import (
 from cde_core.tokens import TextReader, load_tokenizer
 
 FORMAT = "cde_core model 1"
+DIFFERENCE = "cde_core difference 1"
 DEFAULT_CACHE = "$CDE_EVAL_CACHE"
 Model = Biencoder | ContextualEncoder
 
@@ -72,6 +78,8 @@ def load(
     config = read_json(folder / "config.json")
     if config.get("format") == FORMAT:
         model, reader = _load_ours(config, folder)
+    elif config.get("format") == DIFFERENCE:
+        model, reader = _load_difference(config, folder)
     elif config.get("architecture") == "transductive":
         model, reader = _load_two_stage(config, folder)
     elif "model_type" in config:
@@ -95,9 +103,39 @@ def load(
 def save(encoder: TextEncoder, folder: str | Path) -> Path:
     """Write config.json, model.safetensors and tokenizer.json to `folder`, and return it."""
     model = encoder.model
+    return _write(encoder, Path(folder), _described(FORMAT, model), model.state_dict())
+
+
+def save_difference(
+    encoder: TextEncoder, folder: str | Path, bases: Mapping[str, str], *, matrices: str = "int8"
+) -> Path:
+    """Write what distinguishes a model from those that it was made of, and return the folder.
+
+    Args:
+        encoder: The model.
+        folder: Where to.
+        bases: By the beginning of its weights' names, such as "first_stage.backbone.", the model
+            (as for `load`) whose backbone they started as.
+        matrices: How changed matrices are kept: int8, bfloat16, or rank:R.
+
+    Raises:
+        ConfigError: If `matrices` is none of these.
+        ModelError: If a base cannot be loaded, or its shape is another.
+    """
+    named = {part: _backbone_of(name) for part, name in bases.items()}
+    kept = compress(encoder.model.state_dict(), _weights_of(named), matrices=matrices)
+    config = _described(DIFFERENCE, encoder.model) | {
+        "bases": {
+            part: {"name": bases[part], "weights": digest_of_weights(base)}
+            for part, base in named.items()
+        }
+    }
+    return _write(encoder, Path(folder), config, kept, tokenizer=False)
+
+
+def _described(form: str, model: Model) -> dict[str, Any]:
     kind = "contextual" if isinstance(model, ContextualEncoder) else "biencoder"
-    config = {"format": FORMAT, "kind": kind, "model": to_dict(model.config)}
-    return _write(encoder, Path(folder), config, model.state_dict())
+    return {"format": form, "kind": kind, "model": to_dict(model.config)}
 
 
 def export(encoder: TextEncoder, folder: str | Path) -> Path:
@@ -152,14 +190,46 @@ def reader_for(config: BiencoderConfig | ContextualConfig, tokenizer: Any) -> Te
 
 
 def _load_ours(config: Mapping[str, Any], folder: Path) -> tuple[Model, TextReader]:
-    settings: BiencoderConfig | ContextualConfig
-    if config.get("kind") == "contextual":
-        settings = from_dict(ContextualConfig, config["model"])
-    else:
-        settings = from_dict(BiencoderConfig, config["model"])
+    settings = _settings(config)
     model: Model = without_weights(settings)
     fill(model, read_tensors(folder), where=str(folder))
     return model, reader_for(settings, load_tokenizer([folder, settings.backbone_name]))
+
+
+def _load_difference(config: Mapping[str, Any], folder: Path) -> tuple[Model, TextReader]:
+    settings = _settings(config)
+    named = {}
+    for part, base in config["bases"].items():
+        named[part] = _backbone_of(base["name"])
+        if digest_of_weights(named[part]) != base["weights"]:
+            raise ModelError(
+                f"{folder} is the difference from another {base['name']} than the one at hand; "
+                "bring the one that it was made from."
+            )
+    model: Model = without_weights(settings)
+    fill(model, restore(read_tensors(folder), _weights_of(named)), where=str(folder))
+    places = [folder, *(folder_of(base["name"]) for base in config["bases"].values())]
+    return model, reader_for(settings, load_tokenizer(places))
+
+
+def _settings(config: Mapping[str, Any]) -> BiencoderConfig | ContextualConfig:
+    if config.get("kind") == "contextual":
+        return from_dict(ContextualConfig, config["model"])
+    return from_dict(BiencoderConfig, config["model"])
+
+
+def _backbone_of(name: str) -> Backbone:
+    """The backbone (of the second stage) of a model, in float32 on the CPU."""
+    return load(name, device="cpu", cache=None).model.backbone
+
+
+def _weights_of(bases: Mapping[str, Backbone]) -> dict[str, Tensor]:
+    """All their weights, each under the names that they have in the whole."""
+    return {
+        part + name: tensor
+        for part, base in bases.items()
+        for name, tensor in base.state_dict().items()
+    }
 
 
 def _load_two_stage(config: Mapping[str, Any], folder: Path) -> tuple[Model, TextReader]:
@@ -186,19 +256,25 @@ def _load_encoder(config: Mapping[str, Any], folder: Path, name: str) -> tuple[M
 
 
 def _write(
-    encoder: TextEncoder, folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    encoder: TextEncoder,
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    tokenizer: bool = True,
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / "model.safetensors.unfinished"
     # "format" is what transformers looks for before it reads a safetensors file.
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(weights, unfinished, metadata={"format": "pt"})
-    encoder.reader.save(folder)
-    # safetensors keeps its files to their owner; they are as readable as everything else here.
-    unfinished.chmod((folder / "tokenizer.json").stat().st_mode)
-    unfinished.replace(folder / "model.safetensors")
+    if tokenizer:
+        encoder.reader.save(folder)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
+    # safetensors keeps its files to their owner; they are as readable as everything else here.
+    unfinished.chmod((folder / "config.json").stat().st_mode)
+    unfinished.replace(folder / "model.safetensors")
     return folder
 
 

@@ -24,7 +24,6 @@ from cde_eval.report.context_points import (
 from cde_eval.report.evaluations import evaluations
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.style import COLUMN, PAGE, look, series_colours, styled_figure
-from cde_eval.results import records_by_path
 
 
 @look()
@@ -140,12 +139,12 @@ def _counted(tasks: pd.Series[int]) -> str:
 
 
 def _sizes(results: Results) -> Figure | None:
-    points = size_curves(evaluations(records_by_path(results.folder)))
+    points = size_curves(evaluations(results.records_by_path))
     return None if points.empty else size_figure(points)
 
 
 def _size_note(results: Results) -> str:
-    records = records_by_path(results.folder)
+    records = results.records_by_path
     frame = evaluations(records)
     points = size_curves(frame)
     if points.empty:
@@ -165,12 +164,12 @@ def _size_note(results: Results) -> str:
 
 
 def _tokens(results: Results) -> Figure | None:
-    points = token_curves(evaluations(records_by_path(results.folder)))
+    points = token_curves(evaluations(results.records_by_path))
     return None if points.empty else token_figure(points)
 
 
 def _token_note(results: Results) -> str:
-    points = token_curves(evaluations(records_by_path(results.folder)))
+    points = token_curves(evaluations(results.records_by_path))
     said = []
     for line, rows in points.groupby("line", sort=False):
         low, high = (rows.loc[one] for one in (rows["mean"].idxmin(), rows["mean"].idxmax()))
@@ -199,7 +198,8 @@ EXHIBITS = (
         title="How many documents have to be read",
         caption="nDCG@10, mean over tasks, against the number of documents of the task's own "
         "corpus that the model has read first; 0 is no context (and the thin line). Bars are 95 % "
-        "intervals over draws of the sample. Dashed: as many documents of other domains.",
+        "intervals over draws of the sample. A dashed line, where there is one, is of a model that "
+        "has read documents of other domains.",
         source="CDE paper, figure 16",
         command="cde-eval context-size --model centred:minilm path/to/checkpoint --draws 5",
         make=_sizes,

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cde_eval.probes.context_space import ALL
 from cde_eval.report.exhibits import Exhibit, Results
-from cde_eval.report.geometry import context_label, current, model_label
-from cde_eval.report.style import MARKERS, SERIES, look, styled_figure
+from cde_eval.report.probe_names import ALL_CONTEXTS, CONTEXT_SPACE
+from cde_eval.report.probe_rows import context_label, current, model_label
+from cde_eval.report.style import SERIES, context_markers, look, styled_figure
 
 DECIDES = ("revision", "settings", "task_revision", "contexts", "context_size", "documents")
 """Columns of what a table was made with."""
@@ -38,7 +38,7 @@ def movement_figure(rows: pd.DataFrame) -> Figure:
     figure, grid = styled_figure(3.4 * beside, 3.0 * above + 0.3, rows=above, columns=beside)
     for spare in grid.flat[len(groups) :]:
         spare.set_axis_off()
-    markers = _markers(points)
+    markers = context_markers(points["context"])
     for axes, ((model, task), group) in zip(grid.flat, groups, strict=False):
         _documents(axes, group, markers)
         axes.set_title(f"{model} on {task}")
@@ -65,7 +65,7 @@ def movement_table(rows: pd.DataFrame) -> pd.DataFrame:
             {
                 "model": model_label(model),
                 "task": task,
-                "context": f"{'all' if context == ALL else context} ({count:.0f})",
+                "context": f"{'all' if context == ALL_CONTEXTS else context} ({count:.0f})",
                 "to itself": _text(value.loc["spread"]),
                 "to others": _text(value.loc["distance"]),
                 "ratio": f"{value.loc['spread / distance', 'value']:.4f}",
@@ -102,11 +102,6 @@ def _documents(axes: Axes, points: pd.DataFrame, markers: dict[str, str]) -> Non
     axes.set_yticks([])
 
 
-def _markers(points: pd.DataFrame) -> dict[str, str]:
-    spare = iter("^vPX" * 8)
-    return {one: MARKERS.get(one) or next(spare) for one in dict.fromkeys(points["context"])}
-
-
 def _text(row: Any) -> str:
     if pd.isna(row["low"]):
         return f"{row['value']:.4f}"
@@ -114,7 +109,7 @@ def _text(row: Any) -> str:
 
 
 def _rows(results: Results) -> pd.DataFrame:
-    return current(results.probe("context-space"), DECIDES)
+    return current(results.probe(CONTEXT_SPACE), DECIDES)
 
 
 def _make_figure(results: Results) -> Figure | None:
@@ -132,17 +127,17 @@ def _note(results: Results) -> str:
     rows = _rows(results)
     if rows.empty:
         return ""
-    numbers = rows[(rows["part"] == "numbers") & (rows["context"] == ALL)]
+    numbers = rows[(rows["part"] == "numbers") & (rows["context"] == ALL_CONTEXTS)]
     said = []
     for (model, task), group in numbers.groupby(["model", "task"], sort=False):
         value = group.set_index("measure")["value"]
         said.append(
             f"{model} on {task}: {group['documents'].iloc[0]:.0f} documents are "
-            f"{value['spread']:.3f} (cosine distance) from themselves in another context and "
-            f"{value['distance']:.3f} from one another in the same; {100 * value['closer']:.1f} % "
-            "of the time a document is nearest to itself"
+            f"{value['spread']:.4f} (cosine distance) from themselves in another context and "
+            f"{value['distance']:.4f} from one another in the same; {100 * value['closer']:.1f} % "
+            "of the time a document is nearest to itself."
         )
-    return "; ".join(said) + "." if said else ""
+    return "\n".join(said)
 
 
 EXHIBITS = (
@@ -152,7 +147,7 @@ EXHIBITS = (
         title="The same documents in different contexts",
         caption="Each colour is a document, each point its vector in another context, and each "
         "shape a kind of context, along the two directions in which all of them vary most. "
-        "Documents move with their context.",
+        "The farther its points lie apart, the more a document moves with its context.",
         source="CDE paper, figure 15",
         command=COMMAND,
         make=_make_figure,

@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cde_eval.probes.difficulty import OF_RUNS, PROBE
 from cde_eval.report.correlation import pearson
 from cde_eval.report.exhibits import Exhibit, Results
+from cde_eval.report.probe_names import DIFFICULTY, DIFFICULTY_OF_RUNS
 from cde_eval.report.style import (
     PAGE,
     SERIES_MARKERS,
@@ -133,11 +133,11 @@ def correlations_in_words(frame: pd.DataFrame) -> str:
             parts.append(f"{name}, all {found.points} runs, whatever else differs: {found}")
     if not parts:
         return f"{len(frame)} runs are too few for a correlation."
-    return f"Pearson's r with its 95 % interval. {'; '.join(parts)}."
+    return f"Pearson's r with its 95 % interval: {'; '.join(parts)}."
 
 
 def _grid(results: Results) -> pd.DataFrame:
-    frame = results.probe(PROBE)
+    frame = results.probe(DIFFICULTY)
     if frame.empty:
         return frame
     tables = ["pairs", "revision", "most_batches", "across_domains"]
@@ -169,7 +169,7 @@ def _note_6(results: Results) -> str:
 
 def _runs(results: Results, *, supervised: bool) -> pd.DataFrame:
     """Runs with hard negatives or without, of the tasks that most of them were scored on."""
-    frame = results.probe(OF_RUNS)
+    frame = results.probe(DIFFICULTY_OF_RUNS)
     if frame.empty:
         return frame
     frame = frame[(frame["hard_negatives"] > 0) == supervised]
@@ -209,7 +209,7 @@ EXHIBITS = (
         title="Do models learn more from harder batches?",
         caption=_CAPTION,
         source="CDE paper, figure 2",
-        command="cde-train sweep training/sweeps/docs-ablations.yaml, then "
+        command="cde-train sweep training/sweeps/docs-ablations.yaml && "
         "cde-eval difficulty --runs runs/docs-ablations",
         make=_figure_of_runs(supervised=False),
         note=_note_of_runs(supervised=False),
@@ -233,7 +233,7 @@ EXHIBITS = (
         title="The same after training with hard negatives",
         caption=_CAPTION,
         source="CDE paper, figure 10",
-        command="cde-train sweep training/sweeps/hard-negatives.yaml, then "
+        command="cde-train sweep training/sweeps/hard-negatives.yaml && "
         "cde-eval difficulty --runs runs/hard-negatives",
         make=_figure_of_runs(supervised=True),
         note=_note_of_runs(supervised=True),

@@ -93,7 +93,7 @@ class Exhibit:
     """What is shown as long as there are no numbers of ours."""
 
     note: Callable[[Results], str] = lambda results: ""
-    """A sentence with numbers that stands behind the caption."""
+    """Numbers in words, below the caption; every line is a paragraph."""
 
 
 def _sweep_row(path: Path) -> dict[str, object]:

@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from cde_eval.probes.idf import PROBE
 from cde_eval.report.correlation import LEAST, Correlation, pearson
 from cde_eval.report.exhibits import Exhibit, Results
+from cde_eval.report.probe_names import IDF
 from cde_eval.report.style import BLUE, PAGE, VERMILION, look, styled_figure
 from cde_eval.results import RunRecord, tidy
 
@@ -117,7 +117,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, model: str) -> None:
     axes.axhline(0, color="0.6", linewidth=0.7)
     colours = [VERMILION if loss > 0 else BLUE for loss in rows["loss"]]
     axes.scatter(rows["per_word"], 100 * rows["loss"], c=colours, s=12, zorder=3)
-    axes.margins(x=0.12, y=0.15)
+    axes.margins(x=0.2, y=0.15)
 
 
 def _name_points(axes: Axes, rows: pd.DataFrame) -> None:
@@ -139,7 +139,7 @@ def _name_points(axes: Axes, rows: pd.DataFrame) -> None:
             )
             text.set_in_layout(False)
             box = _box(text)
-            fits = inside.x0 <= box[0] and box[2] <= inside.x1 + 6
+            fits = inside.x0 <= box[0] and box[2] <= inside.x1
             if fits and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 break
@@ -169,7 +169,7 @@ def _in_words(reference: str) -> str:
 
 def distances_of_one_reference(results: Results) -> tuple[pd.DataFrame, str]:
     """Rows of the reference that most corpora were compared with."""
-    frame = results.probe(PROBE)
+    frame = results.probe(IDF)
     if frame.empty:
         return frame, ""
     sizes = frame.groupby("reference")["task"].nunique()
@@ -212,7 +212,7 @@ EXHIBITS = (
     Exhibit(
         name="figure-8-idf",
         section="context",
-        title="Where the words of a corpus are unusual, encoders lose to BM25",
+        title="Do encoders lose to BM25 where words are unusual?",
         caption="Each point is a data set: across, how far the IDF of its words is from that of "
         "the reference; up, BM25's nDCG@10 less the model's, so above zero BM25 is better. "
         "Pearson's r with its 95 % interval. The paper gives no formula of its IDF distance; "

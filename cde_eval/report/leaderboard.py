@@ -18,7 +18,7 @@ import pandas as pd
 
 from cde_eval.report.benchmark import TYPES, benchmark_tasks, other_data, our_scores
 from cde_eval.report.exhibits import Exhibit, Results
-from cde_eval.report.web import escape, page_html, table_html
+from cde_eval.report.web import command_html, escape, page_html, table_html
 from cde_eval.results import write_atomically
 
 PAGE_NAME = "leaderboard.html"
@@ -160,7 +160,7 @@ def write_leaderboard(results: Results, out: Path) -> Path | None:
     if not found:
         parts.append(
             '<p class="missing"><b>Not run yet:</b> none of our runs has a task of the benchmark.'
-            f'<code class="command">{escape(COMMAND)}</code></p>'
+            f"{command_html(COMMAND)}</p>"
         )
     path = out / PAGE_NAME
     page = page_html("Among published models", introduction, contents, "\n".join(parts))

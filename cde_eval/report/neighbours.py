@@ -8,9 +8,8 @@ from __future__ import annotations
 import pandas as pd
 from scipy import stats
 
-from cde_eval.probes.clusters import PROBE as CLUSTERS
-from cde_eval.probes.neighbours import PROBE as NEIGHBOURS
 from cde_eval.report.exhibits import Exhibit, Results
+from cde_eval.report.probe_names import CLUSTERS, NEIGHBOURS
 
 
 def neighbour_table(frame: pd.DataFrame, pair: int) -> pd.DataFrame:

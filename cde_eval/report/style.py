@@ -43,6 +43,9 @@ MARKERS = {"none": "o", "random": "s", "corpus": "D", "candidates": "^"}
 OTHER_COLOURS = (GREEN, PURPLE, SKY, BLACK)
 """For contexts without a colour of their own: task:NAME, file:PATH."""
 
+OTHER_MARKERS = ("^", "v", "P", "X")
+"""For contexts without a marker of their own."""
+
 SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """Colours of models, or of whatever else a figure compares, in order."""
 
@@ -131,6 +134,12 @@ def context_colours(policies: Iterable[str]) -> dict[str, str]:
     """A colour for each context: its own, or for other tasks and files the next that is free."""
     spare = iter(OTHER_COLOURS * 8)
     return {one: COLOURS.get(one) or next(spare) for one in dict.fromkeys(policies)}
+
+
+def context_markers(policies: Iterable[str]) -> dict[str, str]:
+    """A marker for each context: its own, or for other tasks and files the next that is free."""
+    spare = iter(OTHER_MARKERS * 8)
+    return {one: MARKERS.get(one) or next(spare) for one in dict.fromkeys(policies)}
 
 
 def series_colours(names: Iterable[str]) -> dict[str, str]:

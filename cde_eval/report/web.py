@@ -1,7 +1,8 @@
 """What pages are made of: the look, a table that can be sorted, the frame around it all.
 
 A page is one file with its style inside. It needs no network and reads whole without JavaScript;
-where there is JavaScript, a click on a column's heading sorts its table.
+where there is JavaScript, a click on a column's heading sorts its table. A table that is larger
+than its place scrolls by itself, and has a shade at the edges that more of it lies behind.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import pandas as pd
 
 from cde_eval.report.table_files import as_text, word_columns
 
-LONG_TEXT = 48
-"""Letters from which a cell is broken into lines."""
+SOME_TEXT, LONG_TEXT = 30, 48
+"""Letters from which a cell may be broken into lines, and into wide ones."""
+
+LONG_TABLE = 22
+"""Rows from which a table scrolls by itself."""
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d2227; --soft: #5c6670; --line: #d9dee3;
@@ -41,38 +45,52 @@ nav .todo { color: var(--soft); }
   header, main { grid-column: 2; }
   nav { grid-area: 1 / 1 / 3 / 2; position: sticky; top: 0; height: 100vh; overflow-y: auto;
     border-right: 1px solid var(--line); } nav ul { columns: auto; } }
-@media print { nav { display: none; } .tall { max-height: none; } }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: .6rem 0; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .4rem; padding-top: .6rem;
   border-top: 2px solid var(--line); }
 main > h2:first-child { margin-top: 1rem; }
 h3 { font-size: 1.08rem; margin: 2.2rem 0 .5rem; }
-.source { font-weight: 400; font-size: .85rem; color: var(--soft); white-space: nowrap; }
+.source { font-weight: 400; font-size: .85rem; color: var(--soft);
+  display: inline-block; text-wrap: balance; }
+.note { margin: .5rem 0; font-size: .92rem; } .note + .note { margin-top: -.2rem; }
 figure { margin: .6rem 0; }
 figure a { display: block; width: max-content; min-width: min(100%, var(--least));
   max-width: max(100%, var(--least)); }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
 .wide { overflow-x: auto; max-width: 100%; }
-.tall { max-height: 34rem; overflow-y: auto; }
+div.wide { width: fit-content; background-repeat: no-repeat; background-image:
+    linear-gradient(to right, var(--page) 50%, transparent),
+    linear-gradient(to left, var(--page) 50%, transparent),
+    linear-gradient(to top, var(--page) 50%, transparent),
+    linear-gradient(to right, var(--line), transparent),
+    linear-gradient(to left, var(--line), transparent),
+    linear-gradient(to top, var(--line), transparent);
+  background-position: 0 0, 100% 0, 0 100%, 0 0, 100% 0, 0 100%;
+  background-size: 2rem 100%, 2rem 100%, 100% 2rem, .7rem 100%, .7rem 100%, 100% .7rem;
+  background-attachment: local, local, local, scroll, scroll, scroll; }
+.tall { max-height: 34rem; overflow-y: auto; scrollbar-gutter: stable; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .65rem; text-align: right; border-bottom: 1px solid var(--line);
+th, td { padding: .3rem .55rem; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; vertical-align: top; }
 thead th { position: sticky; top: 0; background: var(--page); z-index: 1; white-space: normal;
   vertical-align: bottom; line-height: 1.25; }
 @media (min-width: 48rem) { tbody td:first-child { position: sticky; left: 0;
   background: var(--page); } thead th:first-child { left: 0; z-index: 2; } }
 th:first-child, td:first-child { padding-left: .2rem; }
-.words { text-align: left; } .long { white-space: normal; min-width: 18rem; text-align: left; }
+.words, .some, .long { text-align: left; } .some, .long { white-space: normal; }
+.some { min-width: 7rem; } .long { min-width: 18rem; }
 tbody tr.ours td { background: var(--ours); }
 th button { all: unset; cursor: pointer; } th button:focus-visible { outline: 2px solid; }
 th[aria-sort] button::after { content: " ↑"; } th[aria-sort=descending] button::after {
   content: " ↓"; }
 code { font-size: .88em; overflow-wrap: anywhere; }
 .command { display: block; background: var(--card); border-radius: 6px; padding: .45rem .7rem;
-  margin: .35rem 0; }
+  margin: .35rem 0; } .command span { white-space: nowrap; }
 .missing { border-left: 3px solid var(--missing); padding: .1rem 0 .1rem .8rem; }
 .missing b { color: var(--missing); }
+.missing + .wide { margin-top: .8rem; }
 .small { color: var(--soft); font-size: .88rem; }
+@media print { nav { display: none; } .tall { max-height: none; } }
 """
 
 SCRIPT = """
@@ -127,8 +145,9 @@ def table_html(table: pd.DataFrame, *, ours: Collection[int] = (), whole: bool =
         cells = "".join(_cell(text, kind) for text, kind in zip(row, kinds, strict=True))
         mark = ' class="ours"' if number in ours else ""
         rows.append(f"<tr{mark}>{cells}</tr>")
+    tall = " tall" if len(shown) >= LONG_TABLE and not whole else ""
     return (
-        f'<div class="wide{"" if whole else " tall"}" tabindex="0"><table>'
+        f'<div class="wide{tall}" tabindex="0"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -139,8 +158,15 @@ def _heading(name: str) -> str:
 
 
 def _cell(text: str, kind: str) -> str:
-    kind = ' class="long"' if len(text) > LONG_TEXT else kind
+    if len(text) > SOME_TEXT:
+        kind = f' class="{"long" if len(text) > LONG_TEXT else "some"}"'
     return f"<td{kind}>{escape(text)}</td>"
+
+
+def command_html(command: str) -> str:
+    """A command in a box of its own; its options are not broken at their hyphens."""
+    marked = re.sub(r"(?<!\S)--\S+", r"<span>\g<0></span>", escape(command))
+    return f'<code class="command">{marked}</code>'
 
 
 def page_html(title: str, introduction: str, contents: str, body: str) -> str:

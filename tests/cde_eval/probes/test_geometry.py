@@ -9,7 +9,9 @@ from cde_eval.probes import geometry as module
 from cde_eval.probes.geometry import PARTS, Sizes, geometry
 from cde_eval.probes.table import read_probe
 from cde_eval.report.exhibits import Results
-from cde_eval.report.geometry import EXHIBITS, current, summary_table
+from cde_eval.report.geometry import EXHIBITS
+from cde_eval.report.geometry.measured import measured
+from cde_eval.report.geometry.summary import summary_table
 from cde_eval.run import Evaluation, Failure, evaluate
 from tests.cde_eval.probes.word_task import DOCUMENTS, SOURCE
 from tests.cde_eval.test_for_training import tiny_model
@@ -133,5 +135,6 @@ def test_two_tables_of_one_model_are_not_averaged(tmp_path):
         list(geometry(plan(TinyEncoder(0)), tmp_path, Sizes(texts=12, documents=most)))
     rows = read_probe(tmp_path, "geometry")
     assert rows["documents"].nunique() == 2
-    assert current(rows)["documents"].nunique() == 1
-    assert len(summary_table(current(rows))) == rows["context"].nunique()
+    shown = measured(Results(tmp_path, tmp_path))
+    assert shown["documents"].nunique() == 1
+    assert len(summary_table(shown)) == rows["context"].nunique()

@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from cde_eval.compare import Comparison, Difference
 from cde_eval.report.differences import (
     conclusion,
-    difference_figure,
     difference_table,
     heading,
     number_table,
     write_differences,
 )
+from cde_eval.report.forest import difference_figure
 
 
 def task(name: str, difference: float, p: float | None = 0.5, **changes: Any) -> Difference:

@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cde_eval.report import domains
-from cde_eval.report.domains import (
-    EXHIBITS,
-    advantage_in_words,
-    domain_figure,
-    marked_table,
-    matrices,
-    over_queries,
-    over_tasks,
-)
+from cde_eval.report.domains import EXHIBITS
+from cde_eval.report.domains.advantage import advantage_in_words, over_queries, over_tasks
+from cde_eval.report.domains.heat_map import domain_figure
+from cde_eval.report.domains.matrix import marked_table, matrices
 from cde_eval.report.evaluations import evaluations
 from cde_eval.report.exhibits import Results
 from cde_eval.results import query_scores_path, write_atomically
@@ -149,13 +143,13 @@ QUERIES = {
 
 def test_where_every_query_gains_the_same_the_interval_over_queries_is_a_point(tmp_path):
     results = written(tmp_path, RECORDS, QUERIES)
-    (matrix,) = matrices(evaluations(domains.records_by_path(results.folder))).values()
+    (matrix,) = matrices(evaluations(results.records_by_path)).values()
     assert over_queries(matrix) == pytest.approx((0.0775 / 3, 0.0775 / 3))
 
 
 def test_without_scores_of_queries_there_is_no_interval_over_them(tmp_path):
     results = written(tmp_path, RECORDS)
-    (matrix,) = matrices(evaluations(domains.records_by_path(results.folder))).values()
+    (matrix,) = matrices(evaluations(results.records_by_path)).values()
     assert over_queries(matrix) is None
 
 

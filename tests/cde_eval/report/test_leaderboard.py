@@ -94,7 +94,7 @@ def test_without_runs_of_the_benchmark_the_page_gives_the_command(tmp_path: Path
     of = results(tmp_path, record("DocsNumpy"))
     assert places(of) is None
     page = write_leaderboard(of, tmp_path / "out")
-    assert page is not None and "cde-eval mteb --model MODEL --benchmark" in page.read_text()
+    assert page is not None and "cde-eval mteb <span>--model</span> MODEL" in page.read_text()
 
 
 def test_without_published_scores_there_is_no_page(tmp_path: Path):

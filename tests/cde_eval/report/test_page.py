@@ -248,7 +248,10 @@ def test_a_table_of_any_kind_of_cells_is_shown(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(page_module, "all_exhibits", lambda: [one])
     page = write_report(tmp_path, tmp_path / "out", tmp_path)
     assert Page(page).cells[3:] == ["a", "0.1235", "12,345", "b", "", "1"]
-    assert "Any. And a note." in page.read_text() and "leaderboard" not in page.read_text()
+    assert (
+        '<p>Any.</p><p class="note">And a note.</p>' in page.read_text()
+        and "leaderboard" not in page.read_text()
+    )
 
 
 # In a browser

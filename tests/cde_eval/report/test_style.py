@@ -13,6 +13,7 @@ from cde_eval.report.style import (
     PAGE,
     SERIES,
     context_colours,
+    context_markers,
     label_line,
     look,
     save_figure,
@@ -82,3 +83,9 @@ def test_contexts_are_told_apart_by_everyone(matrix: list[list[float]]):
     seen = [np.asarray(matrix) @ to_rgb(colour) for colour in COLOURS.values()]
     distances = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
     assert min(distances) > 0.2
+
+
+def test_every_context_has_a_marker_and_no_two_the_same():
+    found = context_markers(["corpus", "task:A", "none", "task:B", "task:A"])
+    assert list(found) == ["corpus", "task:A", "none", "task:B"]
+    assert found["corpus"] == MARKERS["corpus"] and len(set(found.values())) == 4

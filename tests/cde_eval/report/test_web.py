@@ -1,6 +1,6 @@
 import pandas as pd
 
-from cde_eval.report.web import page_html, table_html
+from cde_eval.report.web import LONG_TABLE, command_html, page_html, table_html
 
 
 def test_cells_are_text_and_never_markup():
@@ -11,6 +11,23 @@ def test_cells_are_text_and_never_markup():
 def test_words_are_left_numbers_right_and_long_texts_broken():
     table = table_html(pd.DataFrame({"task": ["A"], "score": ["0.5"], "text": ["long " * 20]}))
     assert '<td class="words">A</td><td>0.5</td><td class="long">' in table
+
+
+def test_texts_of_some_length_may_be_broken_too():
+    table = table_html(pd.DataFrame({"data": ["a corpus, in sections of 1,200 letters"]}))
+    assert '<td class="some">' in table
+
+
+def test_only_long_tables_scroll_and_none_where_it_is_asked_for_whole():
+    short, long = (pd.DataFrame({"a": range(rows)}) for rows in (LONG_TABLE - 1, LONG_TABLE))
+    assert '"wide"' in table_html(short) and '"wide tall"' in table_html(long)
+    assert '"wide"' in table_html(long, whole=True)
+
+
+def test_a_command_is_broken_before_its_options_and_not_inside_them():
+    command = command_html("cde-eval x --max-queries 3 --data <b> && cde-eval y")
+    assert "cde-eval x <span>--max-queries</span> 3 <span>--data</span> &lt;b&gt;" in command
+    assert "&amp;&amp; cde-eval y" in command
 
 
 def test_only_our_rows_are_marked():

@@ -11,28 +11,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytrec_eval
-from mteb.abstasks import AbsTask, AbsTaskRetrieval
+from mteb.abstasks import AbsTaskRetrieval
 
-from cde_core.errors import ConfigError, TaskError
+from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.results import file_name
 from cde_eval.tasks.catalogue import TaskSource
-from cde_eval.tasks.loading import load_task
+from cde_eval.tasks.search_data import Place, judged_queries, load_search_task, places
 from cde_eval.trec_run import CandidateLists, RunHeader, read_run, write_run
 
 GTR = "sentence-transformers/gtr-t5-base"
 """The paper's retriever: Ni et al. (2021), Large dual encoders are generalizable retrievers."""
-
-Place = tuple[str, str]
-"""Subset and split."""
 
 
 def retriever_model(name: str) -> str:
@@ -87,14 +84,7 @@ def find_candidates(
     """
     if depth < 1:
         raise ConfigError(f"Candidates of depth {depth} cannot be made; keep at least one.")
-    task = source.make()
-    if not isinstance(task, AbsTaskRetrieval):
-        raise TaskError(
-            f"{source.name} is a {task.metadata.type} task and has no corpus to search; candidates "
-            "are made for search tasks."
-        )
-    load_task(task, source)
-    task.convert_v1_dataset_format_to_v2(num_proc=None)
+    task = load_search_task(source)
     searcher = MtebEncoder(retriever, ContextPolicy("corpus"), device=device)
     searcher.bind([task])
     lists: dict[Place, CandidateLists] = {}
@@ -119,11 +109,6 @@ def find_candidates(
             write_run(path, _made(searcher, task, header))
         lists[subset, split], files[subset, split] = read_run(path), path
     return Candidates(source, lists, files, depth, _recall(task, lists, depth))
-
-
-def places(task: AbsTask) -> Iterator[Place]:
-    """Subsets and splits that a task is evaluated on."""
-    return ((subset, split) for subset in task.hf_subsets for split in task.eval_splits)
 
 
 def _made(encoder: MtebEncoder, task: AbsTaskRetrieval, header: RunHeader) -> CandidateLists:
@@ -169,13 +154,8 @@ def _place_name(subset: str, split: str) -> str:
 def _recall(task: AbsTaskRetrieval, lists: Mapping[Place, CandidateLists], depth: int) -> float:
     """Share of the relevant documents that the lists hold, the mean over queries and places."""
     means = []
-    for (subset, split), one in lists.items():
-        judged = task.dataset[subset][split]["relevant_docs"]
-        relevant = {
-            query: {document: int(grade) for document, grade in grades.items()}
-            for query, grades in judged.items()
-            if any(grade > 0 for grade in grades.values())
-        }
+    for place, one in lists.items():
+        relevant = judged_queries(task, place)
         evaluator = pytrec_eval.RelevanceEvaluator(relevant, {f"recall.{depth}"})
         run = {query: dict(one.lists[query][:depth]) for query in relevant if query in one.lists}
         found = evaluator.evaluate(run)

@@ -6,12 +6,17 @@ Two means say nothing about that; the scores of each query under both runs do. P
 difference with an interval by a paired bootstrap over queries, a randomisation test that flips the
 sign of each query's difference, and its p corrected for the number of tasks by Holm's method.
 A task with several splits or subsets is the mean of their means, and queries are resampled within
-each. Tasks themselves are not resampled: "mean of 3 tasks" is about these three. Of several draws
-of a context a query's score is the mean, so the spread over draws is not in the interval.
+each. Tasks themselves are not resampled: "mean of 3 tasks" is about these three.
+
+Of several draws of a context a query's score is the mean, and the interval resamples draws as well
+as queries: the same draws of both sides where both have the same seeds, else those of each side by
+themselves. Few draws say little about others, and one draw nothing, so a side with one adds no
+spread; the randomisation test is about queries alone.
 
 Sources: Smucker, Allan and Carterette (2007), https://doi.org/10.1145/1321440.1321528 (the
 randomisation test in information retrieval); Sakai (2006),
-https://doi.org/10.1145/1148170.1148261 (the bootstrap); Holm (1979),
+https://doi.org/10.1145/1148170.1148261 (the bootstrap); Owen (2007),
+https://doi.org/10.1214/07-AOAS122 (over draws and queries); Holm (1979),
 https://www.jstor.org/stable/4615733; Dror et al. (2018), https://aclanthology.org/P18-1128 (how
 to test in NLP).
 """
@@ -36,6 +41,7 @@ from cde_eval.resampling import (
     mean_of_means,
     randomisation_p,
     resampled_means,
+    resampled_over_draws,
 )
 from cde_eval.results import RunRecord, Score, query_scores_path, read_query_scores
 from cde_eval.sides import FOLDERS, Draws, Side, candidates_in_words
@@ -117,7 +123,8 @@ def compare(
         named = measure or next(iter(left.values())).main_measure
         queries = _query_scores(task, left, right, named)
         if queries is not None:
-            found.append(_by_query(task, named, *queries, seed=seed))
+            paired = {*map(_seeds, left.values())} == {*map(_seeds, right.values())}
+            found.append(_by_query(task, named, *queries, paired=paired, seed=seed))
         elif (scores := _plain_scores(task, left, right, named, measure)) is not None:
             found.append((_difference(task, named, *scores), None))
         else:
@@ -167,15 +174,17 @@ def _refuse_what_differs(task: str, a: Draws, b: Draws, measure: str | None) -> 
                 f"{' and '.join(right)} in B; {remedy}."
             )
     for letter, draws in (("A", a), ("B", b)):
-        seeds = [
-            json.dumps({place: read.get("seed") for place, read in sorted(r.contexts.items())})
-            for r in draws.values()
-        ]
+        seeds = [_seeds(record) for record in draws.values()]
         if len(set(seeds)) < len(seeds):
             raise DataError(
                 f"{task} cannot be compared: {letter} has {len(seeds)} results of it that are not "
                 f"draws of one another, such as {next(iter(draws))}; {FOLDERS}."
             )
+
+
+def _seeds(record: RunRecord) -> str:
+    """What tells a draw from others of the same run."""
+    return json.dumps({place: read.get("seed") for place, read in sorted(record.contexts.items())})
 
 
 def _place(score: Score) -> str:
@@ -211,11 +220,11 @@ def _shared_tasks(a: Side, b: Side, asked: Sequence[str]) -> tuple[list[str], li
 
 def _query_scores(
     task: str, a: Draws, b: Draws, measure: str
-) -> tuple[pd.Series[float], pd.Series[float]] | None:
-    """Each query's score, mean over draws, in one order; None where a record has none."""
+) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Each query's scores, a column per draw, in one order; None where a record has none."""
     sides: list[list[pd.Series[float]]] = [[], []]
     for draws, series in zip((a, b), sides, strict=True):
-        for path, record in draws.items():
+        for path, record in sorted(draws.items(), key=lambda draw: _seeds(draw[1])):
             table = read_query_scores(path)
             if table is None or measure not in table:
                 return None
@@ -234,7 +243,7 @@ def _query_scores(
                 f"{DATA}."
             )
     # One order, whatever that of the files: resampling goes by position.
-    a_scores, b_scores = (pd.concat(s, axis=1).loc[every].mean(axis=1) for s in sides)
+    a_scores, b_scores = (pd.concat(series, axis=1).loc[every] for series in sides)
     return a_scores, b_scores
 
 
@@ -286,16 +295,20 @@ def _difference(task: str, measure: str, a: float, b: float) -> Difference:
 
 
 def _by_query(
-    task: str, measure: str, a: pd.Series[float], b: pd.Series[float], *, seed: int
+    task: str, measure: str, a: pd.DataFrame, b: pd.DataFrame, *, paired: bool, seed: int
 ) -> tuple[Difference, Floats | None]:
     """A task's difference, and its resampled means for the mean of tasks."""
     # Sums of draws are rounded on the way: what differs by less than nine decimals is a tie.
-    difference = (b - a).round(9)
-    places = difference.groupby(level=["split", "subset"], sort=True)
-    strata = [part.to_numpy(dtype=np.float64) for _, part in places]
-    means = resampled_means(strata, _generator(seed, task, "bootstrap"))
+    difference = (b.mean(axis=1) - a.mean(axis=1)).round(9)
+    strata = [part for (part,) in _by_place(difference.to_frame())]
+    rng = _generator(seed, task, "bootstrap")
+    if max(a.shape[1], b.shape[1]) == 1:
+        means = resampled_means(strata, rng)
+    else:
+        sides = zip(_by_place(a), _by_place(b), strict=True)
+        means = resampled_over_draws(list(sides), rng, paired=paired)
     low, high = (None, None) if means is None else interval(means)
-    score_a, score_b = (_of_places(side) for side in (a, b))
+    score_a, score_b = (_of_places(side.mean(axis=1)) for side in (a, b))
     one = Difference(
         task=task,
         measure=measure,
@@ -315,6 +328,12 @@ def _by_query(
 def _generator(seed: int, task: str, purpose: str) -> np.random.Generator:
     digest = hashlib.sha256(f"{seed}\0{task}\0{purpose}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def _by_place(scores: pd.DataFrame) -> list[Floats]:
+    """For each split and subset, the columns (draws, queries)."""
+    places = scores.groupby(level=["split", "subset"], sort=True)
+    return [part.to_numpy(dtype=np.float64).T for _, part in places]
 
 
 def _of_places(scores: pd.Series[float]) -> float:

@@ -1,4 +1,4 @@
-"""What cde-eval offers the trainer: pairs, a model to start from, surrogates, and evaluations.
+"""What cde-eval offers the trainer: pairs, models to start from, surrogates, and evaluations.
 
     entry points of pyproject.toml ──▶ cde_core.plugins ──▶ the functions in this file
 
@@ -119,6 +119,13 @@ def minilm_folder() -> Path:
     return folder
 
 
+def mini_folder() -> Path:
+    """Folder of cde-mini, the contextual model that comes with this package."""
+    from cde_eval.encoders.cde import MINI_FOLDER
+
+    return MINI_FOLDER
+
+
 class EncoderSurrogate:
     """An encoder of this package that says which texts are alike: the surrogate `encoder:NAME`.
 
@@ -212,12 +219,11 @@ def _plan(encoder: TextEncoder, settings: EvaluationSettings) -> Evaluation:
     from cde_eval.contexts import ContextPolicy
     from cde_eval.encoders import LoadOptions
     from cde_eval.encoders.cde import Cde
-    from cde_eval.run import Evaluation
+    from cde_eval.run import Evaluation, tasks_that_lend
     from cde_eval.tasks.catalogue import find_tasks
 
     data = [Path(folder) for folder in settings.data]
     policies = tuple(ContextPolicy(source) for source in settings.context)
-    lent = [policy.argument for policy in policies if policy.kind == "task"]
     # Without a cache: what the weights of this step read of a context is never read again.
     uncached = TextEncoder(encoder.model, encoder.reader, name=encoder.name)
     return Evaluation(
@@ -225,7 +231,7 @@ def _plan(encoder: TextEncoder, settings: EvaluationSettings) -> Evaluation:
         tasks=tuple(find_tasks(settings.tasks, data=data)),
         policies=policies,
         options=LoadOptions(device=str(encoder.device)),
-        task_lookup=tuple(find_tasks(lent, data=data)) if lent else (),
+        task_lookup=tasks_that_lend(policies, data),
         loaded={IN_TRAINING: Cde(uncached, f"local/{IN_TRAINING}", "now", "float32")},
     )
 

@@ -2,13 +2,15 @@
 
     difference of each query ──▶ randomisation_p    would flipped signs do as well?
                              ──▶ resampled_means ──▶ interval    would other queries say the same?
+    scores in each draw      ──▶ resampled_over_draws ──▶ interval    and other draws of context?
     p of each task           ──▶ holm               with so many tasks, one is lucky
 
 Queries come in strata, the splits and subsets of a task: its score is the mean of their means, and
-each stratum is resampled by itself.
+each stratum is resampled by itself. Draws are of the whole task.
 
 Sources: Smucker, Allan and Carterette (2007), https://doi.org/10.1145/1321440.1321528; Sakai
-(2006), https://doi.org/10.1145/1148170.1148261; Holm (1979), https://www.jstor.org/stable/4615733
+(2006), https://doi.org/10.1145/1148170.1148261; Owen (2007), https://doi.org/10.1214/07-AOAS122;
+Holm (1979), https://www.jstor.org/stable/4615733
 """
 
 from __future__ import annotations
@@ -100,6 +102,47 @@ def resampled_means(strata: Sequence[Floats], rng: np.random.Generator) -> Float
     return means
 
 
+def resampled_over_draws(
+    strata: Sequence[tuple[Floats, Floats]], rng: np.random.Generator, *, paired: bool
+) -> Floats | None:
+    """What the mean of B − A would have been with other queries, and other draws of their contexts.
+
+    Each time as many draws as there are, then as many queries of each stratum, both with
+    replacement. Every draw was scored on the same queries, so all draws that were taken see the
+    queries that were taken; queries taken anew for each draw would even out and leave the interval
+    too narrow. The spread over n draws comes out small by a factor of √(1 − 1/n), and a side with
+    one draw has none.
+
+    Args:
+        strata: For each split and subset, the scores of A, shape (draws of A, queries), and those
+            of B, shape (draws of B, queries); the draws are the same in every stratum.
+        rng: Where chance comes from.
+        paired: Take the same draws of both sides; they then have as many.
+
+    Returns:
+        Shape (10,000,); None where a stratum has one query, which says nothing about others.
+
+    Source: Owen (2007), The pigeonhole bootstrap, https://doi.org/10.1214/07-AOAS122
+    """
+    if min(a.shape[1] for a, _ in strata) < 2:
+        return None
+    draws_a, draws_b = (len(side) for side in strata[0])
+    at_once = _batch(sum(a.size + b.size for a, b in strata))
+    found = []
+    for start in range(0, RESAMPLES, at_once):
+        count = min(at_once, RESAMPLES - start)
+        of_a = rng.integers(draws_a, size=(count, draws_a))
+        of_b = of_a if paired else rng.integers(draws_b, size=(count, draws_b))
+        parts = []
+        for a, b in strata:
+            difference = b[of_b].mean(axis=1) - a[of_a].mean(axis=1)  # (count, queries)
+            queries = rng.integers(a.shape[1], size=difference.shape)
+            parts.append(np.take_along_axis(difference, queries, axis=1))
+        found.append(mean_of_means(*parts))
+    means: Floats = np.concatenate(found)
+    return means
+
+
 def interval(means: Floats) -> tuple[float, float]:
     """The middle 95 % of resampled means: the percentile bootstrap."""
     tail = (1 - CONFIDENCE) / 2
@@ -122,5 +165,6 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in corrected]
 
 
-def _batch(queries: int) -> int:
-    return max(1, NUMBERS_AT_A_TIME // queries)
+def _batch(numbers: int) -> int:
+    """Resamples at a time, of so many numbers each."""
+    return max(1, NUMBERS_AT_A_TIME // numbers)

@@ -24,11 +24,13 @@ from typing import Any
 from mteb.abstasks import AbsTask, AbsTaskRetrieval
 
 from cde_core.errors import CdeError, DataError
-from cde_eval.candidates import Candidates, Place, find_candidates, retriever_model
+from cde_eval.candidates import Candidates, find_candidates, retriever_model
+from cde_eval.encoders import LoadOptions
 from cde_eval.encoders.kept import load_kept
 from cde_eval.results import RunRecord
 from cde_eval.run import Evaluation, Failure, evaluate
-from cde_eval.tasks.catalogue import TaskSource, find_tasks
+from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.tasks.search_data import Place
 from cde_eval.trec_run import CandidateLists
 
 NINE = ("ArguAna", "FiQA2018", "MSMARCO", "NFCorpus", "NQ", "QuoraRetrieval", "SCIDOCS", "SciFact",
@@ -36,6 +38,7 @@ NINE = ("ArguAna", "FiQA2018", "MSMARCO", "NFCorpus", "NQ", "QuoraRetrieval", "S
 """The sets of the paper's fast evaluation, by mteb's names."""
 
 SEARCH_TYPES = ("Retrieval", "InstructionRetrieval")
+"""Types of tasks whose corpus a retriever can search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,41 @@ RULES: Mapping[str, Rules] = MappingProxyType(
 )
 
 
-def search_tasks(names: Sequence[str], data: Sequence[Path]) -> list[TaskSource]:
-    """The search tasks that a user asks for: those named, else all of the folders, else the nine.
+def all_candidates(
+    tasks: Sequence[TaskSource],
+    retriever: str,
+    *,
+    depth: int,
+    rules: Rules,
+    output: Path,
+    options: LoadOptions,
+) -> Iterator[Candidates | Failure]:
+    """The candidates of each task, made where they are missing.
+
+    Args:
+        tasks: Search tasks.
+        retriever: As after `--retriever`.
+        depth: Candidates per query.
+        rules: How they are made.
+        output: Results folder.
+        options: How the retriever is loaded.
 
     Raises:
-        TaskError: If a name is not known, or none is a search task.
-        DataError: If a data folder holds no data set.
+        ModelError: If the retriever cannot be loaded.
     """
-    found = find_tasks(names or (() if data else NINE), data=data)
-    return found if names else [one for one in found if one.task_type in ("", *SEARCH_TYPES)]
+    first = load_kept(retriever_model(retriever), options)
+    for source in tasks:
+        try:
+            yield find_candidates(
+                source,
+                first,
+                depth=depth,
+                drop_own_ids=rules.drops_own_ids,
+                output=output,
+                device=options.device,
+            )
+        except CdeError as error:
+            yield Failure(retriever, source.name, str(error))
 
 
 def rescore(
@@ -91,22 +120,14 @@ def rescore(
     """
     for model in plan.models:  # what does not load is known before work starts
         plan.encoder(model)
-    first = load_kept(retriever_model(retriever), plan.options)
-    for source in plan.tasks:
-        try:
-            candidates = find_candidates(
-                source,
-                first,
-                depth=depth,
-                drop_own_ids=rules.drops_own_ids,
-                output=output,
-                device=plan.options.device,
-            )
-        except CdeError as error:
-            yield Failure(retriever, source.name, str(error))
-            continue
-        tasks = (rescored(candidates, rules),)
-        yield from evaluate(dataclasses.replace(plan, tasks=tasks), output)
+    for found in all_candidates(
+        plan.tasks, retriever, depth=depth, rules=rules, output=output, options=plan.options
+    ):
+        if isinstance(found, Failure):
+            yield found
+        else:
+            tasks = (rescored(found, rules),)
+            yield from evaluate(dataclasses.replace(plan, tasks=tasks), output)
 
 
 def rescored(candidates: Candidates, rules: Rules) -> TaskSource:

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -31,7 +31,7 @@ from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
 from tqdm.auto import tqdm
 
-from cde_core.errors import CdeError, TaskError
+from cde_core.errors import CdeError, ConfigError, TaskError
 from cde_eval.contexts import ContextPolicy, file_documents
 from cde_eval.encoders import Encoder, LoadOptions
 from cde_eval.encoders.kept import load_kept
@@ -50,14 +50,20 @@ from cde_eval.results import (
 )
 from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.builtin import documents_outside
-from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.tasks.catalogue import TaskSource, find_tasks
 from cde_eval.tasks.lending import lent_documents
 from cde_eval.tasks.loading import load_task
+
+NO_MODEL = "--model names no model; `cde-eval encoders` lists what can be named."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What to evaluate, and how."""
+    """What to evaluate, and how.
+
+    Raises:
+        ConfigError: If there is no model, task or draw.
+    """
 
     models: tuple[str, ...]
     tasks: tuple[TaskSource, ...]
@@ -73,6 +79,14 @@ class Evaluation:
 
     loaded: Mapping[str, Encoder] = field(default_factory=dict)
     """Models that are in memory already, by the names that `models` has for them."""
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ConfigError(NO_MODEL)
+        if not self.tasks:
+            raise ConfigError("There is no task to score; name some with --tasks or --data.")
+        if self.draws < 1:
+            raise ConfigError(f"--draws is {self.draws}; draw at least one sample.")
 
     def encoder(self, model: str) -> Encoder:
         """The encoder that a name in `models` stands for.
@@ -115,12 +129,11 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
         bar.set_postfix_str(f"{model} · {source.name}")
         try:
             encoder = plan.encoder(model)
-            kind = source.task_type or str(source.make().metadata.type)
-            if encoder.task_types is not None and kind not in encoder.task_types:
-                reason = f"{model} does not do {kind} tasks; {source.name} is left out."
+            if encoder.task_types is not None and source.kind not in encoder.task_types:
+                reason = f"{model} does not do {source.kind} tasks; {source.name} is left out."
                 yield Failure(model, source.name, reason, expected=True)
                 continue
-            for policy, draw, draws in draws_of(encoder, plan):
+            for policy, draw, draws in draws_of(encoder, plan.policies, plan.draws):
                 yield evaluate_one(plan, source, model, policy, draw, draws, output)
         except CdeError as error:
             yield Failure(model, source.name, str(error))
@@ -198,17 +211,35 @@ def evaluate_one(
     return record
 
 
-def draws_of(encoder: Encoder, plan: Evaluation) -> Iterator[tuple[ContextPolicy, int, int]]:
+def draws_of(
+    encoder: Encoder, policies: Sequence[ContextPolicy], draws: int
+) -> Iterator[tuple[ContextPolicy, int, int]]:
     """Every (policy, draw, draws) that can give another score for this encoder."""
     if encoder.context_size == 0:
         yield ContextPolicy("none"), 0, 1
         return
-    for policy in plan.policies:
+    for policy in policies:
         drawn = policy.kind not in ("none", "candidates")
         by_chance = drawn and (policy.size or encoder.context_size) is not None
-        draws = plan.draws if by_chance else 1
-        for draw in range(draws):
-            yield policy, draw, draws
+        several = draws if by_chance else 1
+        for draw in range(several):
+            yield policy, draw, several
+
+
+def tasks_that_lend(
+    policies: Sequence[ContextPolicy], data: Sequence[Path] = ()
+) -> tuple[TaskSource, ...]:
+    """The tasks whose documents are read by policies `task:NAME`, for an `Evaluation`'s lookup.
+
+    Args:
+        policies: Of any kind.
+        data: Folders in which the tasks are looked for first.
+
+    Raises:
+        TaskError: If there is no such task.
+    """
+    names = [policy.argument for policy in policies if policy.kind == "task"]
+    return tuple(find_tasks(names, data=data)) if names else ()
 
 
 def foreign_documents(policy: ContextPolicy, task_name: str, plan: Evaluation) -> Foreign | None:

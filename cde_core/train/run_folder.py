@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 
 from cde_core.errors import ConfigError
+from cde_core.locks import the_only_process
 from cde_core.recipe import Recipe, differences, digest, read_recipe, to_yaml
 from cde_core.train.distributed import World
-from cde_core.train.locks import the_only_process
 
 LOCK = ".lock"
 LAST_STEPS = 20

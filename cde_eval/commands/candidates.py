@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cde_core.errors import CdeError
-from cde_eval.commands.devices import device_named
+from cde_eval.commands.options import COMPUTING, FLAT, Computing
+from cde_eval.commands.outcomes import end, go_through
+
+if TYPE_CHECKING:
+    from cde_eval.candidates import Candidates
 
 
 def candidates(
@@ -16,9 +18,7 @@ def candidates(
     tasks: tuple[str, ...] = (),
     data: tuple[Path, ...] = (),
     rules: Literal["paper", "mteb"] = "paper",
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
-    engine: str = "here",
+    computing: Annotated[Computing, FLAT] = COMPUTING,
     output: Path = Path("results"),
 ) -> None:
     """Find the best documents of every query with a first retriever, and keep the lists.
@@ -32,35 +32,24 @@ def candidates(
         tasks: Search tasks by name; by default the nine of the paper, or all of the data folders.
         data: Folders with data, as for `cde-eval mteb`.
         rules: paper (a document with the query's own id is dropped) or mteb (as each task says).
-        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
-        dtype: Precision of the model.
-        engine: Where to embed and search: here, ray, or ray:ADDRESS of a cluster.
+        computing: Device, precision and machines.
         output: Results folder.
     """
-    from cde_eval.candidates import find_candidates, retriever_model
-    from cde_eval.encoders import LoadOptions
-    from cde_eval.encoders.kept import load_kept
-    from cde_eval.rescoring import RULES, search_tasks
+    from cde_eval.rescoring import NINE, RULES, SEARCH_TYPES, all_candidates
+    from cde_eval.tasks.search_data import search_tasks
 
-    options = LoadOptions(device=device_named(device), dtype=dtype, engine=engine)
-    encoder = load_kept(retriever_model(retriever), options)
-    failed = False
-    for source in search_tasks(tasks, data):
-        try:
-            found = find_candidates(
-                source,
-                encoder,
-                depth=depth,
-                drop_own_ids=RULES[rules].drops_own_ids,
-                output=output,
-                device=options.device,
-            )
-        except CdeError as error:
-            print(f"cde-eval: {error}", file=sys.stderr)
-            failed = True
-            continue
-        print(f"{source.name}: Recall@{depth} {found.recall:.4f}")
-        for place, path in found.files.items():
-            print(f"  {len(found.lists[place].lists)} queries: {path}", flush=True)
-    if failed:
-        sys.exit(2)
+    made = all_candidates(
+        search_tasks(tasks, data, otherwise=NINE, types=SEARCH_TYPES),
+        retriever,
+        depth=depth,
+        rules=RULES[rules],
+        output=output,
+        options=computing.options(),
+    )
+    end(*go_through(made, _print_lists))
+
+
+def _print_lists(found: Candidates) -> None:
+    print(f"{found.source.name}: Recall@{found.depth} {found.recall:.4f}")
+    for place, path in found.files.items():
+        print(f"  {len(found.lists[place].lists)} queries: {path}", flush=True)

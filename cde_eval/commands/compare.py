@@ -29,8 +29,9 @@ def compare(
     A run is one model with one context. A and B are each a results folder that holds one run (or
     several, of which --model and --context choose), or a run in --results: the name of a context
     (corpus, random, none, task:NAME, file:PATH), of a model, or MODEL@CONTEXT. Differences are
-    B − A, with a bootstrap interval and a randomisation test over queries, corrected for the
-    number of tasks. What was scored on other data, candidates or splits is refused.
+    B − A, with a bootstrap interval over queries, and draws of the context where there are several,
+    and a randomisation test over queries, corrected for the number of tasks. What was scored on
+    other data, candidates or splits is refused.
 
     Args:
         a: The run to compare with: a results folder, a context, a model, or MODEL@CONTEXT.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from cde_eval.commands.devices import device_named
+from cde_eval.commands.options import COMPUTING, FLAT, Computing
+from cde_eval.commands.outcomes import end, scored, with_files
 
 
 def context_size(
@@ -17,9 +17,7 @@ def context_size(
     context: tuple[str, ...] = ("corpus",),
     draws: int = 3,
     seed: int = 42,
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
-    engine: str = "here",
+    computing: Annotated[Computing, FLAT] = COMPUTING,
     output: Path = Path("results"),
 ) -> None:
     """Score models with contexts of growing size: does reading more documents help?
@@ -35,22 +33,19 @@ def context_size(
         context: Whose documents: corpus; random beside it tells what any documents do.
         draws: Samples of each size for each task.
         seed: Seed of the first draw.
-        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
-        dtype: Precision of the model; vectors are always float32.
-        engine: Where to embed and search: here, ray, or ray:ADDRESS of a cluster.
+        computing: Device, precision and machines.
         output: Results folder.
     """
-    from cde_eval.commands.outcomes import scored, with_files
-    from cde_eval.encoders import LoadOptions
     from cde_eval.probes.context_size import size_plan, usual_sizes
-    from cde_eval.probes.readers import readers, search_tasks, why_not_without
+    from cde_eval.probes.readers import readers, why_not_without
     from cde_eval.report.context_points import curve_table, size_curves
     from cde_eval.report.evaluations import evaluations
+    from cde_eval.tasks.search_data import search_tasks
 
-    options = LoadOptions(device=device_named(device), dtype=dtype, engine=engine)
+    options = computing.options()
     sources = search_tasks(tasks, data)
     encoders, idle = readers(model, options)
-    notes, records, failures = list(idle), [], []
+    notes, plans = list(idle), []
     for name, encoder in encoders.items():
         asked = [None if size == "all" else size for size in sizes]
         wanted = asked or list(usual_sizes(encoder.context_size))
@@ -67,14 +62,10 @@ def context_size(
             seed=seed,
             options=options,
         )
-        found, reasons = scored(plan, output)
-        records += found
-        failures += reasons
+        plans.append(plan)
+    records, failures = scored(plans, output)
     made = with_files(records, output)
     if made:
         print(curve_table(size_curves(evaluations(made))).to_string(index=False))
         print(f"\nRecords are in {output}; `cde-eval report` draws them.")
-    for reason in (*notes, *failures):
-        print(f"cde-eval: {reason}", file=sys.stderr)
-    if failures:
-        sys.exit(2)
+    end(records, failures, notes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from cde_eval.commands.devices import device_named
+from cde_eval.commands.options import COMPUTING, FLAT, Computing
+from cde_eval.commands.outcomes import end, scored, with_files
 
 
 def domains(
@@ -16,9 +16,7 @@ def domains(
     size: int | None = None,
     draws: int = 1,
     seed: int = 42,
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
-    engine: str = "here",
+    computing: Annotated[Computing, FLAT] = COMPUTING,
     output: Path = Path("results"),
 ) -> None:
     """Score models on every task with the documents of every task as context.
@@ -34,23 +32,20 @@ def domains(
         size: Documents to read; by default as many as the model reads by itself.
         draws: Samples of each domain for each task; a score is their mean.
         seed: Seed of the first draw.
-        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
-        dtype: Precision of the model; vectors are always float32.
-        engine: Where to embed and search: here, ray, or ray:ADDRESS of a cluster.
+        computing: Device, precision and machines.
         output: Results folder.
     """
-    from cde_eval.commands.outcomes import scored, with_files
-    from cde_eval.encoders import LoadOptions
     from cde_eval.probes.domains import domains_plan
-    from cde_eval.probes.readers import readers, search_tasks
+    from cde_eval.probes.readers import readers
     from cde_eval.report.domains import advantage_in_words, marked_table, matrices
     from cde_eval.report.evaluations import evaluations
+    from cde_eval.tasks.search_data import search_tasks
 
-    options = LoadOptions(device=device_named(device), dtype=dtype, engine=engine)
+    options = computing.options()
     sources = search_tasks(tasks, data)
-    encoders, reasons = readers(model, options)
+    encoders, idle = readers(model, options)
     plan = domains_plan(encoders, sources, size=size, draws=draws, seed=seed, options=options)
-    records, failures = scored(plan, output)
+    records, failures = scored([plan], output)
     made = with_files(records, output)
     for name, matrix in matrices(evaluations(made)).items():
         print(f"{name}, nDCG@10 × 100; ● within one point of the row's best")
@@ -58,7 +53,4 @@ def domains(
         print(advantage_in_words(matrix), "\n")
     if records:
         print(f"Records are in {output}; `cde-eval report` draws them.")
-    for reason in (*reasons, *failures):
-        print(f"cde-eval: {reason}", file=sys.stderr)
-    if failures:
-        sys.exit(2)
+    end(records, failures, idle)

@@ -30,9 +30,8 @@ def tasks(
     found += known_tasks() if all else find_tasks() if not data else []
     wanted = {kind.lower() for kind in types}
     for source in found:
-        kind = source.task_type or str(source.make().metadata.type)
-        if not wanted or kind.lower() in wanted:
-            print(f"{source.name:<40} {kind:<24} {source.origin}")
+        if not wanted or source.kind.lower() in wanted:
+            print(f"{source.name:<40} {source.kind:<24} {source.origin}")
 
 
 def encoders() -> None:

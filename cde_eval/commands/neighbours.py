@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from cde_core.errors import CdeError
-from cde_eval.commands.difficulty import say
+from cde_eval.commands.options import FLAT, JUDGING, Judging
+from cde_eval.commands.outcomes import say
 
 
 def neighbours(
-    pairs: tuple[str, ...] = ("docs",),
-    surrogate: str = "minilm",
-    surrogate_length: int = 0,
+    judging: Annotated[Judging, FLAT] = JUDGING,
     queries: int = 1000,
     shown: int = 3,
     nearest: int = 10,
     seed: int = 0,
-    most_per_source: int = 0,
-    device: str = "auto",
     output: Path = Path("results"),
 ) -> None:
     """Show the nearest neighbours of some training pairs, and count possible false negatives.
@@ -26,19 +24,15 @@ def neighbours(
     answers it, would be a false negative in a batch of neighbours; --queries pairs are asked.
 
     Args:
-        pairs: Pairs as `cde-train` names them: docs, files, folders, hub:ORG/NAME.
-        surrogate: What says how alike texts are: minilm, tfidf, a folder, encoder:NAME.
-        surrogate_length: Tokens that it reads of a text; 0: as many as it can, and at most 512.
+        judging: Pairs, and what judges them.
         queries: Pairs drawn by chance.
         shown: How many of them are shown with their neighbours.
         nearest: Neighbours of each.
         seed: Of the draw.
-        most_per_source: Pairs read of every source, from its beginning; 0: all.
-        device: Where the surrogate computes: auto, cpu, cuda, cuda:1, mps.
         output: Results folder.
     """
     from cde_eval.probes.neighbours import PROBE, measure_neighbours
-    from cde_eval.probes.pairs import judged_pairs, recipe_for
+    from cde_eval.probes.pairs import judged_pairs
     from cde_eval.report.neighbours import counts_in_words, neighbour_table
 
     if min(queries, nearest) < 1 or shown < 0:
@@ -46,14 +40,7 @@ def neighbours(
             f"--queries is {queries}, --nearest {nearest} and --shown {shown}; the least that "
             "work are 1, 1 and 0."
         )
-    recipe = recipe_for(
-        pairs,
-        surrogate,
-        surrogate_length=surrogate_length,
-        most_per_source=most_per_source,
-        device=device,
-    )
-    judged = judged_pairs(recipe, say)
+    judged = judged_pairs(judging.recipe(), say)
     found = measure_neighbours(
         judged, output, queries=queries, shown=shown, nearest=nearest, seed=seed
     )

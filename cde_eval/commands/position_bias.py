@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from cde_core.errors import CdeError
-from cde_eval.commands.devices import device_named
+from cde_eval.commands.options import FLAT, LOADING, Loading
+from cde_eval.commands.outcomes import end
 
 Part = Literal["moved", "tenths", "positions", "spans"]
 
@@ -26,8 +26,7 @@ def position_bias(
     pooling: tuple[str, ...] = (),
     spans_per_zone: int = 200,
     window: int | None = None,
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    loading: Annotated[Loading, FLAT] = LOADING,
     output: Path = Path("results"),
 ) -> None:
     """Ask whether models dwell in the beginning of documents, and whether context changes it.
@@ -52,17 +51,16 @@ def position_bias(
         pooling: Of tenths: biencoders with other poolings too, such as cls, mean, lasttoken.
         spans_per_zone: Spans taken out of each tenth of the input; the paper's are 7,000.
         window: Tokens of a text for spans; by default as many as the model reads.
-        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
-        dtype: Precision of the encoders.
+        loading: Device and precision.
         output: Results folder.
     """
     from cde_eval.contexts import ContextPolicy
-    from cde_eval.encoders import LoadOptions
     from cde_eval.probes.position.asking import Questions, ask
     from cde_eval.report.position import bias_table
+    from cde_eval.run import NO_MODEL
 
     if not model and set(part) != {"positions"}:
-        raise CdeError("--model names no model; `cde-eval encoders` lists what can be named.")
+        raise CdeError(NO_MODEL)
     for option, number in (("--draws", draws), ("--max-queries", max_queries)):
         if number is not None and number < 1:
             raise CdeError(f"{option} is {number}; give a number from 1.")
@@ -78,7 +76,7 @@ def position_bias(
         poolings=pooling,
         spans_per_zone=spans_per_zone,
         window=window,
-        options=LoadOptions(device=device_named(device), dtype=dtype),
+        options=loading.options(),
     )
     found = ask(questions, output)
     rows = found.rows
@@ -86,7 +84,4 @@ def position_bias(
     if len(table):
         print(table.to_string(index=False))
         print(f"\nRows of every query are in {output / 'probes'}.")
-    for failure in found.failures:
-        print(f"cde-eval: {failure}", file=sys.stderr)
-    if not len(table) or found.failures:
-        sys.exit(2)
+    end(table, found.failures)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from cde_eval.commands.devices import device_named
+from cde_eval.commands.options import FLAT, LOADING, Loading
+from cde_eval.commands.outcomes import end, scored, with_files
 
 
 def tokens_per_document(
@@ -16,8 +16,7 @@ def tokens_per_document(
     tokens: tuple[int, ...] = (),
     draws: int = 3,
     seed: int = 42,
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    loading: Annotated[Loading, FLAT] = LOADING,
     output: Path = Path("results"),
 ) -> None:
     """Score contextual transformers that read fewer documents in more detail.
@@ -32,13 +31,10 @@ def tokens_per_document(
         tokens: Vectors per document, each a divisor of the context's; by default 1, 2, 4, 8, 16.
         draws: Samples of the corpus for each task.
         seed: Seed of the first draw.
-        device: Where to compute: auto, cpu, cuda, cuda:1, mps.
-        dtype: Precision of the model; vectors are always float32.
+        loading: Device and precision.
         output: Results folder.
     """
-    from cde_eval.commands.outcomes import scored, with_files
-    from cde_eval.encoders import LoadOptions
-    from cde_eval.probes.readers import readers, search_tasks
+    from cde_eval.probes.readers import readers
     from cde_eval.probes.tokens_per_document import (
         contextual_transformer,
         tokens_plan,
@@ -46,8 +42,9 @@ def tokens_per_document(
     )
     from cde_eval.report.context_points import curve_table, token_curves
     from cde_eval.report.evaluations import evaluations
+    from cde_eval.tasks.search_data import search_tasks
 
-    options = LoadOptions(device=device_named(device), dtype=dtype)
+    options = loading.options()
     sources = search_tasks(tasks, data)
     encoders, idle = readers(model, options)
     plans = [
@@ -55,16 +52,9 @@ def tokens_per_document(
         for name, encoder in encoders.items()
         for count in tokens or usual_tokens(contextual_transformer(name, encoder)[1])
     ]
-    records, failures = [], []
-    for plan in plans:  # all of them are possible
-        found, reasons = scored(plan, output)
-        records += found
-        failures += reasons
+    records, failures = scored(plans, output)
     made = with_files(records, output)
     if made:
         print(curve_table(token_curves(evaluations(made))).to_string(index=False))
         print(f"\nRecords are in {output}; `cde-eval report` draws them.")
-    for reason in (*idle, *dict.fromkeys(failures)):
-        print(f"cde-eval: {reason}", file=sys.stderr)
-    if failures:
-        sys.exit(2)
+    end(records, failures, idle)

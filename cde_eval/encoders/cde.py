@@ -22,6 +22,9 @@ from cde_eval.encoders.registry import LoadOptions
 from cde_eval.progress import progress_bar
 from cde_eval.vectors import Vectors
 
+MINI = "cde-eval/cde-mini"
+MINI_FOLDER = Path(__file__).parents[1] / "cde_mini"
+
 
 class Cde:
     """A `cde_core` model behind the `Encoder` protocol."""
@@ -76,7 +79,19 @@ def load(argument: str, options: LoadOptions) -> Cde:
     """
     if not argument:
         raise ModelError("`cde` needs a model: cde:FOLDER or cde:org/name.")
-    folder = folder_of(argument)
-    model = cde_core.load(argument, device=options.device, dtype=options.dtype)
-    name = f"local/{folder.resolve().name}" if Path(argument).is_dir() else argument
+    name = f"local/{Path(argument).resolve().name}" if Path(argument).is_dir() else argument
+    return _load(folder_of(argument), name, options)
+
+
+def load_mini(argument: str, options: LoadOptions) -> Cde:
+    """cde-mini, the small contextual model that comes with this package.
+
+    Raises:
+        ModelError: If all-MiniLM-L6-v2, over which it is kept, is not at hand.
+    """
+    return _load(MINI_FOLDER, MINI, options)
+
+
+def _load(folder: Path, name: str, options: LoadOptions) -> Cde:
+    model = cde_core.load(folder, device=options.device, dtype=options.dtype)
     return Cde(model, name, folder_revision(folder), options.dtype)

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder, LoadOptions
-from cde_eval.probes.readers import require_draws
 from cde_eval.run import Evaluation
 from cde_eval.tasks.catalogue import TaskSource
 
@@ -65,9 +64,6 @@ def size_plan(
     Raises:
         ConfigError: If there is no size, task or draw, or a size is below 0.
     """
-    require_draws(draws)
-    if not tasks:
-        raise ConfigError("There is no search task to score; name some with --tasks or --data.")
     if not sizes:
         raise ConfigError("--sizes names no size; give some, such as --sizes 0 1 4 16 64.")
     drawn = sorted({size for size in sizes if size != 0}, key=lambda size: size or float("inf"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cde_core.errors import CdeError, ConfigError, ContextError
+from cde_core.errors import ConfigError, ContextError
 from cde_eval.encoders.protocol import Encoder
 from cde_eval.probes import measures
+from cde_eval.probes.lent import Lent, about, lent, look_at_each
 from cde_eval.probes.measures import Estimate
-from cde_eval.probes.search_data import (
-    Lent,
-    SearchData,
-    about,
-    lent,
-    require_vectors,
-    search_data,
-)
 from cde_eval.probes.table import ProbeTable
 from cde_eval.probes.word_rows import sample_rows
 from cde_eval.progress import progress_bar
 from cde_eval.run import Evaluation, Failure
 from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.tasks.search_data import SearchData, search_data
 from cde_eval.vectors import Vectors, unit_length
 
 PROBE = "context-space"
@@ -81,25 +76,18 @@ def context_space(
         output: Results folder; the tables are in `probes/context-space` below it.
         shown: How many documents.
 
-    Yields:
-        The rows of each model and task, and what could not be looked at and why.
+    Returns:
+        The rows of each model and task, and what could not be looked at and why, as it goes on.
 
     Raises:
         ModelError: If a model cannot be loaded.
     """
-    encoders = {model: plan.encoder(model) for model in plan.models}
-    for source in plan.tasks:
-        for model, encoder in encoders.items():
-            try:
-                yield _of_one(plan, model, encoder, source, shown, output)
-            except CdeError as error:
-                yield Failure(model, source.name, str(error))
+    return look_at_each(plan, partial(_of_one, plan, output, shown))
 
 
 def _of_one(
-    plan: Evaluation, model: str, encoder: Encoder, source: TaskSource, shown: Shown, output: Path
-) -> pd.DataFrame:
-    require_vectors(model, encoder)
+    plan: Evaluation, output: Path, shown: Shown, model: str, encoder: Encoder, source: TaskSource
+) -> Iterator[pd.DataFrame]:
     if encoder.context_size == 0:
         raise ContextError(
             f"{model} reads no context, so a document has one vector and nothing moves; choose a "
@@ -123,7 +111,7 @@ def _of_one(
             table.add(_numbers(vectors, contexts, rng), part="numbers")
         points = _points(vectors[:, drawn], contexts, [texts[int(row)] for row in drawn])
         table.add(points, part="points")
-    return table.frame.assign(model=model, task=source.name)
+    yield table.frame.assign(model=model, task=source.name)
 
 
 def _vectors(

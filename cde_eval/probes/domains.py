@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder, LoadOptions
-from cde_eval.probes.readers import require_draws
 from cde_eval.run import Evaluation
 from cde_eval.tasks.catalogue import TaskSource
 
@@ -47,7 +46,6 @@ def domains_plan(
     Raises:
         ConfigError: If there are fewer than two tasks, or there is no draw.
     """
-    require_draws(draws)
     if len(tasks) < 2:
         named = f"only {tasks[0].name}" if tasks else "none"
         raise ConfigError(

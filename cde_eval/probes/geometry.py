@@ -17,26 +17,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from cde_core.errors import CdeError, ConfigError
+from cde_core.errors import ConfigError
 from cde_core.text import Purpose
 from cde_eval.encoders.kept import corpus_vectors
 from cde_eval.encoders.protocol import Encoder
 from cde_eval.probes import measures
 from cde_eval.probes.layers import layer_reader
+from cde_eval.probes.lent import Lent, about, lent, look_at_each
 from cde_eval.probes.measures import Estimate
-from cde_eval.probes.search_data import Lent, SearchData, about, lent, require_vectors, search_data
 from cde_eval.probes.table import ProbeTable
 from cde_eval.probes.truncation import truncated_scores
 from cde_eval.probes.word_rows import Repeated, follow_words, sample_rows
 from cde_eval.run import Evaluation, Failure
 from cde_eval.tasks.catalogue import TaskSource
+from cde_eval.tasks.search_data import SearchData, search_data
 from cde_eval.vectors import RowsOfVectors, Vectors
 
 PROBE = "geometry"
@@ -88,24 +89,17 @@ def geometry(
         output: Results folder; the tables are in `probes/geometry` below it.
         sizes: How much is looked at.
 
-    Yields:
-        The rows of each model and task, and what could not be measured and why.
+    Returns:
+        The rows of each model and task, and what could not be measured and why, as it goes on.
 
     Raises:
         ModelError: If a model cannot be loaded.
     """
-    encoders = {model: plan.encoder(model) for model in plan.models}
-    for source in plan.tasks:
-        for model, encoder in encoders.items():
-            try:
-                require_vectors(model, encoder)
-                yield from _of_one(plan, model, encoder, source, sizes, output)
-            except CdeError as error:
-                yield Failure(model, source.name, str(error))
+    return look_at_each(plan, partial(_of_one, plan, output, sizes))
 
 
 def _of_one(
-    plan: Evaluation, model: str, encoder: Encoder, source: TaskSource, sizes: Sizes, output: Path
+    plan: Evaluation, output: Path, sizes: Sizes, model: str, encoder: Encoder, source: TaskSource
 ) -> Iterator[pd.DataFrame | Failure]:
     table = ProbeTable(output, PROBE, about(plan, model, encoder, source, sizes), cell=CELL)
     parts: tuple[str, ...] = PARTS

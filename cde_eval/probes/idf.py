@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from mteb.abstasks import AbsTaskRetrieval
 
 from cde_core.errors import CdeError, ConfigError
 from cde_core.text import Purpose
@@ -36,7 +35,7 @@ from cde_eval.probes.table import ProbeTable
 from cde_eval.protocols import PAPER
 from cde_eval.tasks.catalogue import TaskSource, find_tasks
 from cde_eval.tasks.lending import lent_documents
-from cde_eval.tasks.loading import load_task
+from cde_eval.tasks.search_data import load_search_task
 
 PROBE = "idf"
 
@@ -119,13 +118,9 @@ def task_documents(source: TaskSource) -> Sequence[str]:
     """The corpus of a search task.
 
     Raises:
-        ConfigError: If it is no search task.
-        TaskError: If its data cannot be loaded.
+        TaskError: If it is no search task, or its data cannot be loaded.
     """
-    task = source.make()
-    if not isinstance(task, AbsTaskRetrieval):
-        raise ConfigError(f"{source.name} is no search task, so it has no corpus; leave it out.")
-    load_task(task, source)
+    task = load_search_task(source)
     return lent_documents(task, task.eval_splits[0], task.hf_subsets[0], PAPER)
 
 

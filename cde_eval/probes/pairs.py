@@ -11,7 +11,7 @@ Source: Morris and Rush (2024), section 4.1, https://arxiv.org/abs/2410.02525
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cde_core.recipe import ClusterConfig, DataConfig, Recipe
+from cde_core.recipe import Recipe
 from cde_core.train.batching.surrogates import PairVectors
 from cde_core.train.data.pairs import Pairs
 from cde_core.train.preparation import read_pairs, vectors_of
@@ -82,22 +82,6 @@ def judged_pairs(recipe: Recipe, say: Say) -> JudgedPairs:
     pairs = read_pairs(recipe, say)
     vectors = vectors_of(recipe.clusters, pairs, say, device=recipe.device)
     return JudgedPairs(pairs, vectors, recipe)
-
-
-def recipe_for(
-    sources: Sequence[str],
-    surrogate: str,
-    *,
-    surrogate_length: int = 0,
-    most_per_source: int = 0,
-    device: str = "auto",
-) -> Recipe:
-    """A recipe of which only pairs and surrogate matter."""
-    return Recipe(
-        device=device,
-        data=DataConfig(sources=tuple(sources), most_per_source=most_per_source),
-        clusters=ClusterConfig(surrogate=surrogate, surrogate_length=surrogate_length),
-    )
 
 
 def source_names(sources: Iterable[str]) -> list[str]:

@@ -1,41 +1,18 @@
-"""What probes of the context begin with: search tasks, and models that read documents first.
+"""What probes of the context begin with: models that read documents first.
 
-names, folders ──▶ search_tasks ──▶ what is scored by nDCG@10
-models         ──▶ readers      ──▶ encoders that read something, and a line on those that do not
+models ──▶ readers ──▶ encoders that read something, and a line on those that do not
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from cde_core.errors import ConfigError, ContextError, TaskError
+from cde_core.errors import ConfigError, ContextError
 from cde_core.text import Purpose
 from cde_eval.encoders import Encoder, LoadOptions
 from cde_eval.encoders.kept import load_kept, unkept
 from cde_eval.encoders.protocol import Ranker
-from cde_eval.tasks.catalogue import TaskSource, find_tasks
-
-
-def search_tasks(names: Sequence[str], data: Sequence[Path]) -> list[TaskSource]:
-    """The search tasks among those that are asked for; without names, all of the data folders.
-
-    Raises:
-        TaskError: If a name is not known, or one that was named is no search task.
-    """
-    found = find_tasks(names, data=data)
-    searches = [one for one in found if _kind(one) == "Retrieval"]
-    others = [one for one in found if one not in searches]
-    if names and others:
-        raise TaskError(
-            f"{others[0].name} is a {_kind(others[0])} task; this probe takes search tasks, such "
-            "as DocsNetworkX or a BEIR folder."
-        )
-    return searches
-
-
-def _kind(source: TaskSource) -> str:
-    return source.task_type or str(source.make().metadata.type)
+from cde_eval.run import NO_MODEL
 
 
 def readers(
@@ -48,7 +25,7 @@ def readers(
         ModelError: If a model cannot be loaded.
     """
     if not models:
-        raise ConfigError("--model names no model; `cde-eval encoders` lists what can be named.")
+        raise ConfigError(NO_MODEL)
     encoders = {model: load_kept(model, options) for model in models}
     reading = {model: one for model, one in encoders.items() if one.context_size != 0}
     if not reading:
@@ -72,13 +49,3 @@ def why_not_without(encoder: Encoder) -> str:
     except ContextError as error:
         return str(error)
     return ""
-
-
-def require_draws(draws: int) -> None:
-    """Refuse to draw nothing.
-
-    Raises:
-        ConfigError: If there is no draw.
-    """
-    if draws < 1:
-        raise ConfigError(f"--draws is {draws}; draw at least one sample.")

@@ -27,7 +27,6 @@ from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder, LoadOptions
 from cde_eval.encoders.cde import Cde
 from cde_eval.encoders.kept import kept, unkept
-from cde_eval.probes.readers import require_draws
 from cde_eval.results import TOKENS_PER_DOCUMENT
 from cde_eval.run import Evaluation
 from cde_eval.tasks.catalogue import TaskSource
@@ -113,9 +112,6 @@ def tokens_plan(
         ConfigError: If documents of T vectors do not fill the context, or there is no task or draw.
         ModelError: If the model is no contextual transformer.
     """
-    require_draws(draws)
-    if not tasks:
-        raise ConfigError("There is no search task to score; name some with --tasks or --data.")
     return Evaluation(
         models=(model,),
         tasks=tuple(tasks),

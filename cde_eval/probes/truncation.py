@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pytrec_eval
 
 from cde_eval.probes.measures import truncation_steps
-from cde_eval.probes.search_data import SearchData
 from cde_eval.ranking import named
 from cde_eval.search import nearest
+from cde_eval.tasks.search_data import SearchData
 from cde_eval.vectors import Rows, RowsOfVectors, Vectors, unit_length
 
 RANKED = 100

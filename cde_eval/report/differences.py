@@ -71,8 +71,8 @@ def heading(comparison: Comparison) -> str:
     """What A and B are, and what the columns of the table mean."""
     tested = sum(one.p is not None for one in comparison.tasks)
     how = (
-        f" {PERCENT} interval by paired bootstrap over queries; p by randomisation, corrected by "
-        f"Holm's method for {_count(tested, 'task')}; queries won, lost and tied by B."
+        f" {PERCENT} interval by paired bootstrap over queries and draws; p by randomisation, "
+        f"corrected by Holm's method for {_count(tested, 'task')}; queries won, lost and tied by B."
     )
     return (
         f"A is {comparison.a}. B is {comparison.b}.\n"

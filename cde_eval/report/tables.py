@@ -8,20 +8,27 @@ it speaks of was run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from cde_core.errors import ConfigError
 from cde_eval.report.exhibits import Exhibit, Results
-from cde_eval.results import RunRecord, tidy
+from cde_eval.results import TOKENS_PER_DOCUMENT, RunRecord, tidy
 
 KEYS = ["type", "task", "split", "subset", "measure"]
+
+Model = tuple[str, str, str]
+"""Name, revision and settings."""
 
 
 def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
     """Tidy rows with a column `run`: model and policy, and whatever else tells two runs apart.
+
+    `model` is the name alone, with revision and settings where there are several of that name: they
+    are other models, and whoever groups by it never has two in one.
 
     Raises:
         ConfigError: If the records follow several protocols, which no table may mix.
@@ -35,16 +42,11 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
             f"These results follow the protocols {' and '.join(protocols)}, whose scores are not "
             "comparable; keep them in results folders of their own."
         )
-    names = frame["model"].copy()
-    of_each = (("revision", "{}"), ("settings", "{}"), ("size", "J={}"), ("candidates", "{}"))
-    for column, what in of_each:
-        ambiguous = frame.groupby(["model", "policy"])[column].transform("nunique") > 1
-        names += [
-            f" {what.format(v)}" if many and v else ""
-            for v, many in zip(frame[column], ambiguous, strict=True)
-        ]
     reads = frame["size"] != "0"
     contextual = frame["model"].isin(frame.loc[reads, "model"])
+    frame["model"] += _told_apart(frame, ["model"], {"revision": "{}", "settings": "{}"})
+    read = {"size": "J={}", "candidates": "{}"}
+    names = frame["model"] + _told_apart(frame, ["model", "policy"], read)
     frame["run"] = names.where(~contextual, names + " · " + frame["policy"])
     models = list(dict.fromkeys(frame["model"]))
     ranks = {"corpus": 0, "random": 1, "none": 3}
@@ -57,26 +59,53 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
     )
 
 
+def _told_apart(frame: pd.DataFrame, keys: list[str], by: Mapping[str, str]) -> pd.Series[str]:
+    """What rows of the same keys are called besides, so that no two that differ are one."""
+    found = pd.Series("", index=frame.index)
+    for column, what in by.items():
+        several = frame.groupby(keys)[column].transform("nunique") > 1
+        found += [
+            f" {what.format(value)}" if many and value else ""
+            for value, many in zip(frame[column], several, strict=True)
+        ]
+    return found
+
+
 def usual(records: Iterable[RunRecord]) -> list[RunRecord]:
     """What a table of scores shows: whole searches, at the context size that a model has most.
 
-    Probes leave records too, of many sizes and of contexts from other tasks; those have figures of
-    their own. Where two sizes have as many tasks, the larger one is shown.
+    Probes leave records too, of many sizes, of contexts from other tasks and of contexts cut
+    otherwise; those have figures of their own. A model with other settings, or of another revision,
+    is another model, with a size of its own. Where two sizes have as many tasks, the larger one is
+    shown.
     """
-    shown = [r for r in records if not r.candidates and not r.policy.startswith("task:")]
-    frame = pd.DataFrame(
-        [(r.model, r.task, r.context_size) for r in shown if r.context_size != 0],
-        columns=["model", "task", "size"],
-    )
-    frame["size"] = frame["size"].astype(float).fillna(float("inf"))
-    counts = frame.groupby(["model", "size"])["task"].nunique().reset_index()
-    most = counts.sort_values(["task", "size"]).groupby("model")["size"].last()
+    shown = [r for r in records if not _of_a_probe(r) and not r.candidates]
+    tasks: dict[Model, dict[float, set[str]]] = {}
+    for record in shown:
+        if record.context_size != 0:
+            of_size = tasks.setdefault(_model(record), {})
+            of_size.setdefault(_size(record), set()).add(record.task)
+    most = {
+        model: max(of_size, key=lambda size: (len(of_size[size]), size))
+        for model, of_size in tasks.items()
+    }
     return [
-        r
-        for r in shown
-        if (r.policy == "none" or r.model not in most.index)
-        or most[r.model] == (float("inf") if r.context_size is None else r.context_size)
+        record
+        for record in shown
+        if record.policy == "none" or most.get(_model(record), _size(record)) == _size(record)
     ]
+
+
+def _model(record: RunRecord) -> Model:
+    return record.model, record.model_revision, json.dumps(record.settings, sort_keys=True)
+
+
+def _size(record: RunRecord) -> float:
+    return float("inf") if record.context_size is None else record.context_size
+
+
+def _of_a_probe(record: RunRecord) -> bool:
+    return record.policy.startswith("task:") or TOKENS_PER_DOCUMENT in record.settings
 
 
 def score_table(records: Iterable[RunRecord]) -> pd.DataFrame:

@@ -55,6 +55,11 @@ class TaskSource:
     candidates: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Where lists of candidates are to be rescored: what a record says of them."""
 
+    @property
+    def kind(self) -> str:
+        """MTEB task type; the task is made where only its data tells."""
+        return self.task_type or str(self.make().metadata.type)
+
 
 def find_tasks(
     names: Sequence[str] = (),
@@ -188,7 +193,7 @@ def _benchmark_tasks(name: str) -> list[TaskSource]:
 def _of_types(sources: list[TaskSource], types: Sequence[str]) -> list[TaskSource]:
     if not types:
         return sources
-    known = {source.task_type or str(source.make().metadata.type) for source in sources}
+    known = {source.kind for source in sources}
     wanted = {kind.lower() for kind in types}
     unknown = sorted(wanted - {kind.lower() for kind in known})
     if unknown:
@@ -196,8 +201,4 @@ def _of_types(sources: list[TaskSource], types: Sequence[str]) -> list[TaskSourc
             f"None of the {len(sources)} tasks is of type {unknown[0]!r}; "
             f"they are of type {', '.join(sorted(known))}."
         )
-    return [
-        source
-        for source in sources
-        if (source.task_type or str(source.make().metadata.type)).lower() in wanted
-    ]
+    return [source for source in sources if source.kind.lower() in wanted]

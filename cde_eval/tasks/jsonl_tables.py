@@ -19,7 +19,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from cde_core.errors import CdeWarning, DataError
-from cde_core.train.locks import one_process_at_a_time
+from cde_core.locks import one_process_at_a_time
 from cde_eval.results import write_atomically
 
 KEPT_FROM = 64 << 20

@@ -10,7 +10,13 @@ from scipy import stats
 
 from cde_core.errors import ConfigError, DataError
 from cde_eval.compare import Comparison, Difference, compare
-from cde_eval.resampling import holm, interval, randomisation_p, resampled_means
+from cde_eval.resampling import (
+    holm,
+    interval,
+    randomisation_p,
+    resampled_means,
+    resampled_over_draws,
+)
 from cde_eval.results import query_scores_path, record_path, write_atomically
 from cde_eval.sides import find_side
 from tests.cde_eval.tiny_records import record
@@ -144,6 +150,60 @@ def test_strata_are_resampled_each_by_itself():
     assert means is not None and interval(means) == pytest.approx((0.3, 0.3))
 
 
+# The interval over draws
+
+
+def over_draws(*strata: tuple[list[list[float]], list[list[float]]], paired: bool) -> np.ndarray:
+    means = resampled_over_draws(
+        [(np.array(a), np.array(b)) for a, b in strata], rng(), paired=paired
+    )
+    assert means is not None and len(means) == 10_000
+    return means
+
+
+def test_two_draws_are_taken_in_four_ways():
+    # Queries do not vary. Draws of B score .2 and .4, so two taken score .2, .3, .3 or .4.
+    means = over_draws(([[0.0, 0.0]], [[0.2, 0.2], [0.4, 0.4]]), paired=False)
+    values, counts = np.unique(means.round(9), return_counts=True)
+    assert values == pytest.approx([0.2, 0.3, 0.4])
+    assert counts / 10_000 == pytest.approx([1 / 4, 1 / 2, 1 / 4], abs=0.03)
+    assert interval(means) == pytest.approx((0.2, 0.4))
+
+
+def test_draws_of_both_sides_are_taken_together_where_they_are_pairs():
+    # Each draw of B is .1 above its fellow of A. Taken apart, B may be .4 and A .1, or .2 and .3:
+    # one way of sixteen each, more than the 2.5 % that the interval leaves out.
+    sides = ([[0.1, 0.1], [0.3, 0.3]], [[0.2, 0.2], [0.4, 0.4]])
+    assert interval(over_draws(sides, paired=True)) == pytest.approx((0.1, 0.1))
+    assert interval(over_draws(sides, paired=False)) == pytest.approx((-0.1, 0.3))
+
+
+def test_draws_that_agree_say_no_more_about_queries_than_one():
+    values = np.random.default_rng(7).normal(0.1, 0.2, 60)
+    alone = resampled_means([values], rng())
+    means = over_draws(([[0.0] * 60], [list(values)] * 5), paired=False)
+    assert alone is not None
+    assert interval(means) == pytest.approx(interval(alone), abs=0.01)
+
+
+def test_a_draw_is_of_all_strata():
+    # Of one draw both strata gain .2, of the other none; taken apart there would be five means.
+    stratum = ([[0.0, 0.0]], [[0.0, 0.0], [0.2, 0.2]])
+    counts = np.unique(over_draws(stratum, stratum, paired=False).round(9), return_counts=True)[1]
+    assert counts / 10_000 == pytest.approx([1 / 4, 1 / 2, 1 / 4], abs=0.03)
+    one_query = ([[0.0]], [[0.0], [0.2]])
+    strata = [tuple(map(np.array, sides)) for sides in (stratum, one_query)]
+    assert resampled_over_draws(strata, rng(), paired=False) is None
+
+
+def test_the_memory_of_a_batch_changes_no_answer(monkeypatch):
+    sides = ([[0.1, 0.3], [0.3, 0.1]], [[0.2, 0.5], [0.4, 0.6]])
+    whole = over_draws(sides, paired=True)
+    monkeypatch.setattr("cde_eval.resampling.NUMBERS_AT_A_TIME", 3_000)
+    parts = over_draws(sides, paired=True)
+    assert interval(parts) == pytest.approx(interval(whole), abs=0.01)
+
+
 # The correction
 
 
@@ -220,6 +280,29 @@ def test_draws_are_averaged_query_by_query(tmp_path: Path):
         1,
     )  # the mean of .4 .6 .5 is .5, rounded or not
     assert found.b == "tiny · corpus (mean of 3 draws)"
+
+
+def two_draws(folder: Path, policy: str, first: float, second: float, seed: int) -> None:
+    for draw, score in enumerate((first, second)):
+        read = {"test/default": {"seed": seed + draw}}
+        write(folder, "T", policy, [score, score], draw=draw, draws=2, contexts=read)
+
+
+@pytest.mark.parametrize(("seed", "ends"), [(42, (0.1, 0.1)), (77, (-0.1, 0.3))])
+def test_the_interval_takes_draws_too_and_pairs_those_of_the_same_seed(tmp_path: Path, seed, ends):
+    # Each draw of B is .1 above that of A; with other seeds they are no pairs (see above).
+    two_draws(tmp_path, "random", 0.1, 0.3, seed=42)
+    two_draws(tmp_path, "corpus", 0.2, 0.4, seed=seed)
+    one = only(compared(tmp_path, "random"))
+    assert one.difference == pytest.approx(0.1)
+    assert (one.low, one.high) == pytest.approx(ends)
+
+
+def test_several_draws_against_one_add_the_spread_of_their_own(tmp_path: Path):
+    write(tmp_path, "T", "none", [0.0, 0.0])
+    two_draws(tmp_path, "corpus", 0.2, 0.4, seed=42)
+    one = only(compared(tmp_path))
+    assert (one.difference, one.low, one.high) == pytest.approx((0.3, 0.2, 0.4))
 
 
 def test_no_difference_at_all_is_zero_and_surely_chance(tmp_path: Path):

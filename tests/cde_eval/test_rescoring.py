@@ -10,17 +10,18 @@ import pytest
 from ir_measures import R, nDCG
 from mteb.abstasks import AbsTask
 
-from cde_core.errors import ConfigError, DataError, TaskError
+from cde_core.errors import ConfigError, DataError
 from cde_core.text import Purpose
 from cde_eval import rescoring
 from cde_eval.candidates import find_candidates
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.bm25 import Bm25
 from cde_eval.report.rescored import rescored_table
-from cde_eval.rescoring import RULES, rescore, rescored, search_tasks
+from cde_eval.rescoring import NINE, RULES, SEARCH_TYPES, rescore, rescored
 from cde_eval.results import RunRecord, read_query_scores, read_records, records_by_path
 from cde_eval.run import Evaluation, Failure, evaluate
 from cde_eval.tasks.catalogue import TaskSource, folder_tasks
+from cde_eval.tasks.search_data import search_tasks
 from cde_eval.trec_run import read_run
 from tests.cde_eval.test_mteb_encoder import sts_task
 from tests.cde_eval.tiny_encoder import TinyEncoder
@@ -223,7 +224,7 @@ def test_what_is_no_search_is_said_and_the_others_go_on(source, retrievers, tmp_
     sts = TaskSource("TinySTS", "built-in", sts_task)
     both = Evaluation(models=("plain",), tasks=(sts, source), policies=(ContextPolicy("none"),))
     said, done = rescore(both, "bm25", depth=5, rules=RULES["mteb"], output=tmp_path)
-    assert isinstance(said, Failure) and "no corpus to search" in said.reason
+    assert isinstance(said, Failure) and "no search of a corpus" in said.reason
     assert isinstance(done, RunRecord)
 
 
@@ -253,11 +254,9 @@ def test_candidates_that_the_corpus_does_not_have_are_refused(source, tmp_path):
         task.load_data()
 
 
-def test_without_names_and_folders_the_nine_sets_of_the_paper_are_meant(folder):
-    assert [one.name for one in search_tasks((), ())] == list(rescoring.NINE)
-    assert [one.name for one in search_tasks((), [folder])] == ["things"]
-    with pytest.raises(TaskError, match="NFCorpus"):
-        search_tasks(("NFCopus",), ())
+def test_the_nine_sets_of_the_paper_are_tasks_that_can_be_searched():
+    found = search_tasks(otherwise=NINE, types=SEARCH_TYPES)
+    assert [one.name for one in found] == list(NINE)
 
 
 def test_the_table_has_the_mean_over_sets_and_the_ceiling(source, retrievers, tmp_path):

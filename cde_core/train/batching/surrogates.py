@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cde_core.errors import DataError, ModelError
+from cde_core.locks import one_process_at_a_time
 from cde_core.train.batching.growing_array import GrowingArray, opened
-from cde_core.train.locks import one_process_at_a_time
 
 if TYPE_CHECKING:
     from cde_core.train.data.pairs import Pairs

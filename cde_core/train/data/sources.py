@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cde_core.errors import ConfigError, DataError, did_you_mean
+from cde_core.locks import one_process_at_a_time
 from cde_core.train.data.pairs import UNFINISHED, Pair, Pairs, write_pairs
 from cde_core.train.data.revisions import Revisions
 from cde_core.train.data.row_layouts import BadRow
 from cde_core.train.data.source_kinds import Source, source_named
-from cde_core.train.locks import one_process_at_a_time
 
 FORMAT = "cde_core prepared pairs 1"
 """Raise the number whenever the same sources would give other pairs."""

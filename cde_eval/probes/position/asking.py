@@ -28,6 +28,7 @@ from cde_eval.probes.position.span_models import load_span_model
 from cde_eval.probes.position.spans import SPANS_PER_ZONE, probe_spans
 from cde_eval.probes.position.starts import probe_starts
 from cde_eval.probes.position.tenths import probe_tenths
+from cde_eval.run import Failure
 
 Part = Literal["moved", "tenths", "positions", "spans"]
 PARTS: tuple[Part, ...] = ("moved", "tenths", "positions", "spans")
@@ -76,8 +77,7 @@ class Findings:
     )
     """For each part, as `cde_eval.probes.table.read_probe` gives them."""
 
-    failures: list[str] = field(default_factory=list)
-    """One line each."""
+    failures: list[Failure] = field(default_factory=list)
 
 
 def ask(questions: Questions, output: Path) -> Findings:
@@ -97,8 +97,7 @@ def ask(questions: Questions, output: Path) -> Findings:
             try:
                 rows = run().assign(data=data.name, **about)
             except CdeError as error:
-                if str(error) not in found.failures:
-                    found.failures.append(str(error))
+                found.failures.append(Failure(about.get("model", ""), data.name, str(error)))
                 continue
             found.rows[part] = pd.concat([found.rows[part], rows], ignore_index=True)
     return found

@@ -19,6 +19,7 @@ from cde_eval.contexts import ContextPolicy, draw_sample, file_documents
 from cde_eval.encoders.protocol import Encoder
 from cde_eval.probes.position.passages import Passages
 from cde_eval.protocols import PAPER
+from cde_eval.run import draws_of
 from cde_eval.tasks.builtin import documents_outside, retrieval_name
 from cde_eval.vectors import RowsOfVectors, UnitRows, Vectors, unit_length
 
@@ -36,20 +37,12 @@ class Situation:
         return {"context": self.policy.source, "draw": self.draw}
 
 
-NOTHING_READ = Situation(ContextPolicy("none"))
-
-
 def situations(
     encoder: Encoder, policies: Sequence[ContextPolicy], draws: int = 1
 ) -> Iterator[Situation]:
     """Every context that can make a difference; one without documents for context-free encoders."""
-    if encoder.context_size == 0:
-        yield NOTHING_READ
-        return
-    for policy in policies:
-        by_chance = policy.kind != "none" and (policy.size or encoder.context_size) is not None
-        for draw in range(draws if by_chance else 1):
-            yield Situation(policy, draw)
+    for policy, draw, _ in draws_of(encoder, policies, draws):
+        yield Situation(policy, draw)
 
 
 def read_situation(encoder: Encoder, situation: Situation, data: Passages) -> Any:

@@ -15,12 +15,12 @@ import torch
 
 import cde_core.train.trainer as trainer
 from cde_core.errors import ConfigError, DataError, TrainingError
+from cde_core.locks import the_only_process
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
 from cde_core.model.config import BiencoderConfig
 from cde_core.model.encode import TextEncoder
 from cde_core.recipe import Recipe, to_yaml, with_values
-from cde_core.train.locks import the_only_process
 from cde_core.train.trainer import train
 from tests.cde_core.conftest import BACKBONES, WORDS, shaken
 

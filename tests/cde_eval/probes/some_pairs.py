@@ -8,7 +8,8 @@ import numpy as np
 from cde_core.recipe import Recipe
 from cde_core.train.batching.surrogates import PairVectors
 from cde_core.train.data.pairs import Pair, write_pairs
-from cde_eval.probes.pairs import JudgedPairs, judged_pairs, recipe_for
+from cde_eval.commands.options import Judging
+from cde_eval.probes.pairs import JudgedPairs, judged_pairs
 
 MATTERS = {
     "tax": ["income", "levy", "deduction", "refund", "return", "audit"],
@@ -34,7 +35,12 @@ def pairs_file(folder: Path, each: int = 24) -> Path:
 
 def read_by_tfidf(folder: Path) -> JudgedPairs:
     """Those pairs, with TF-IDF as the surrogate."""
-    return judged_pairs(recipe_for([str(pairs_file(folder))], "tfidf"), lambda line: None)
+    return judged_pairs(by_tfidf(pairs_file(folder)).recipe(), lambda line: None)
+
+
+def by_tfidf(file: Path) -> Judging:
+    """The words of a command line for that."""
+    return Judging(pairs=(str(file),), surrogate="tfidf")
 
 
 def judged(

@@ -9,7 +9,7 @@ from cde_eval.commands.clusters import clusters as command
 from cde_eval.probes import clusters as module
 from cde_eval.probes.clusters import measure_clusters
 from cde_eval.report.neighbours import cluster_in_words, cluster_table
-from tests.cde_eval.probes.some_pairs import judged, pairs_file, read_by_tfidf
+from tests.cde_eval.probes.some_pairs import by_tfidf, judged, pairs_file, read_by_tfidf
 
 
 def test_pairs_of_a_drawn_cluster_are_of_one_cluster_and_near_each_other(tmp_path):
@@ -39,8 +39,8 @@ def test_a_cluster_whose_pairs_all_ask_the_same_has_no_similarity(tmp_path):
 
 
 def test_the_command_shows_pairs_of_clusters(tmp_path, capsys):
-    file = str(pairs_file(tmp_path))
-    command((file,), surrogate="tfidf", size=72, shown=1, samples=4, output=tmp_path)
+    file = pairs_file(tmp_path)
+    command(by_tfidf(file), size=72, shown=1, samples=4, output=tmp_path)
     assert "4 of the 72 pairs of a cluster" in capsys.readouterr().out
 
 

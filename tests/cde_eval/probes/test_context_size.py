@@ -4,6 +4,7 @@ import pytest
 
 from cde_core.errors import ConfigError, ContextError
 from cde_eval.commands.context_size import context_size
+from cde_eval.commands.options import Computing
 from cde_eval.encoders.bm25 import Bm25
 from cde_eval.probes.context_size import size_plan, usual_sizes
 from cde_eval.probes.readers import why_not_without
@@ -95,8 +96,12 @@ def test_the_command_leaves_out_what_a_model_cannot_do_and_says_so(
 ):
     encoder = NeverWithout(context_size=4)
     monkeypatch.setattr("cde_eval.probes.readers.load_kept", lambda name, options: encoder)
-    monkeypatch.setattr("cde_eval.probes.readers.find_tasks", lambda names, data: list(SMALL_TASKS))
-    context_size(("tiny",), sizes=(0, 1, 2, 4), draws=2, device="cpu", output=tmp_path)
+    monkeypatch.setattr(
+        "cde_eval.tasks.search_data.find_tasks", lambda names, data: list(SMALL_TASKS)
+    )
+    context_size(
+        ("tiny",), sizes=(0, 1, 2, 4), draws=2, computing=Computing(device="cpu"), output=tmp_path
+    )
     out, err = capsys.readouterr()
     assert "tiny is left out at size 0: This model has no null context." in err
     table = [line.split() for line in out.splitlines()]

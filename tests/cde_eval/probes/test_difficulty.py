@@ -10,7 +10,7 @@ from cde_eval.commands.difficulty import difficulty as command
 from cde_eval.probes import difficulty as module
 from cde_eval.probes.difficulty import difficulty, measure_grid, measure_runs
 from cde_eval.probes.pairs import source_names
-from tests.cde_eval.probes.some_pairs import judged, pairs_file, read_by_tfidf
+from tests.cde_eval.probes.some_pairs import by_tfidf, judged, pairs_file, read_by_tfidf
 
 FOUR_MATTERS = np.repeat(np.eye(4), 4, axis=0).tolist()
 """Sixteen pairs: rows 0–3 about the first of four orthogonal matters, and so on."""
@@ -149,8 +149,8 @@ def test_no_finished_run_is_a_mistake_with_advice(tmp_path):
 
 
 def test_the_command_prints_the_grid_and_says_where_it_is(tmp_path, capsys):
-    file = str(pairs_file(tmp_path))
-    command((file,), surrogate="tfidf", cluster_sizes=(0, 8), batch_sizes=(8,), output=tmp_path)
+    file = pairs_file(tmp_path)
+    command(by_tfidf(file), cluster_sizes=(0, 8), batch_sizes=(8,), output=tmp_path)
     printed = capsys.readouterr().out
     assert "false_negatives" in printed
     assert f"{tmp_path}/probes" in printed

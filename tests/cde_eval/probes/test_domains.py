@@ -2,11 +2,12 @@ import itertools
 
 import pytest
 
-from cde_core.errors import ConfigError, TaskError
+from cde_core.errors import ConfigError
 from cde_eval.commands.domains import domains
+from cde_eval.commands.options import Computing
 from cde_eval.contexts import ContextPolicy
 from cde_eval.probes.domains import domains_plan
-from cde_eval.probes.readers import readers, search_tasks
+from cde_eval.probes.readers import readers
 from cde_eval.report.domains import matrices
 from cde_eval.report.evaluations import evaluations
 from cde_eval.results import RunRecord, records_by_path
@@ -105,17 +106,11 @@ def test_only_models_that_read_nothing_are_refused_in_one_line(models):
     assert "\n" not in str(caught.value)
 
 
-def test_a_task_that_is_no_search_is_refused_where_it_is_named():
-    with pytest.raises(TaskError, match="is a Classification task; this probe takes"):
-        search_tasks(["DocsPackageClassification"], ())
-    assert {one.task_type for one in search_tasks((), ())} == {"Retrieval"}
-
-
 def test_the_command_prints_the_matrix_and_names_who_was_left_out(
     models, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr("cde_eval.probes.readers.find_tasks", lambda names, data: [*SMALL_TASKS])
-    domains(("tiny", "plain"), device="cpu", output=tmp_path)
+    monkeypatch.setattr("cde_eval.tasks.search_data.find_tasks", lambda names, data: [*SMALL_TASKS])
+    domains(("tiny", "plain"), computing=Computing(device="cpu"), output=tmp_path)
     out, err = capsys.readouterr()
     assert [line.split()[0] for line in out.splitlines() if line[:3] in ("Ove", "Riv", "Tax")] == [
         *NAMES

@@ -7,9 +7,9 @@ import pytest
 
 from cde_core.errors import CdeError, ConfigError
 from cde_eval.commands.idf import idf as command
+from cde_eval.commands.options import Loading
 from cde_eval.probes import idf as module
 from cde_eval.probes.idf import idf_distance, idf_table, measure_distances, reference_documents
-from cde_eval.tasks import catalogue
 from cde_eval.tasks.catalogue import TaskSource, find_tasks
 
 NO_SEARCH = TaskSource(
@@ -103,7 +103,7 @@ def test_a_task_that_is_no_search_is_said_and_left_out(tmp_path):
         [NO_SEARCH], f"file:{tmp_path}/lines.txt", tmp_path, failed=failures.append
     )
     assert found.empty
-    assert "is no search task" in str(failures[0])
+    assert "no search of a corpus" in str(failures[0])
 
 
 def test_the_command_prints_distances_and_what_is_lost(tmp_path, capsys, use):
@@ -114,7 +114,13 @@ def test_the_command_prints_distances_and_what_is_lost(tmp_path, capsys, use):
     data = beir_folder(tmp_path / "fruit", APPLES)
     (tmp_path / "lines.txt").write_text("apple\nplum\n")
     reference = f"file:{tmp_path}/lines.txt"
-    command(("tiny",), data=(data,), reference=reference, device="cpu", output=tmp_path / "out")
+    command(
+        ("tiny",),
+        data=(data,),
+        reference=reference,
+        loading=Loading(device="cpu"),
+        output=tmp_path / "out",
+    )
     printed = capsys.readouterr().out
     assert "per_word" in printed
     assert "bm25 − tiny" in printed
@@ -122,6 +128,6 @@ def test_the_command_prints_distances_and_what_is_lost(tmp_path, capsys, use):
 
 
 def test_the_command_wants_a_search_task(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "find_tasks", lambda names, data: [NO_SEARCH])
+    monkeypatch.setattr("cde_eval.tasks.search_data.find_tasks", lambda names, data: [NO_SEARCH])
     with pytest.raises(CdeError, match="None of these tasks is a search task"):
-        command(tasks=("Pairs",), output=tmp_path)
+        command(data=(tmp_path,), output=tmp_path)

@@ -7,7 +7,7 @@ from cde_eval.commands.neighbours import neighbours as command
 from cde_eval.probes import neighbours as module
 from cde_eval.probes.neighbours import CHARACTERS, measure_neighbours, shortened
 from cde_eval.report.neighbours import counts_in_words, neighbour_table
-from tests.cde_eval.probes.some_pairs import judged, pairs_file, read_by_tfidf
+from tests.cde_eval.probes.some_pairs import by_tfidf, judged, pairs_file, read_by_tfidf
 
 
 def test_neighbours_are_those_of_equation_2(tmp_path):
@@ -86,7 +86,7 @@ def test_a_single_pair_has_no_neighbours(tmp_path):
 
 
 def test_the_command_shows_pairs_and_counts(tmp_path, capsys):
-    command((str(pairs_file(tmp_path)),), surrogate="tfidf", shown=1, output=tmp_path)
+    command(by_tfidf(pairs_file(tmp_path)), shown=1, output=tmp_path)
     printed = capsys.readouterr().out
     assert "itself" in printed
     assert "Of 72 queries drawn from 72 pairs" in printed

@@ -13,8 +13,8 @@ from cde_core.errors import ConfigError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy
 from cde_eval.mteb_encoder import model_meta
-from cde_eval.report.tables import gain_table, runs, score_table, score_text
-from cde_eval.results import RunRecord
+from cde_eval.report.tables import gain_table, runs, score_table, score_text, usual
+from cde_eval.results import TOKENS_PER_DOCUMENT, RunRecord
 from cde_eval.run import Evaluation, evaluate
 from cde_eval.tasks.catalogue import TaskSource
 from tests.cde_eval.tasks.tiny_tasks import search_data, tiny_task
@@ -132,6 +132,51 @@ def test_results_of_two_protocols_share_no_table():
     for table in (runs, score_table, gain_table):
         with pytest.raises(ConfigError, match="author and paper, whose scores are not comparable"):
             table(mixed)
+
+
+BF16 = {"dtype": "bfloat16"}
+
+
+def test_two_models_of_one_name_are_never_called_the_same():
+    # Each has a policy of its own, so the policies alone would tell the columns apart.
+    frame = runs([record("A"), record("A", policy="none", settings=BF16)])
+    assert list(frame["run"]) == ["tiny {} · corpus", 'tiny {"dtype": "bfloat16"} · none']
+    assert list(frame["model"]) == ["tiny {}", 'tiny {"dtype": "bfloat16"}']
+    assert runs([record("A"), record("A", policy="none")])["model"].nunique() == 1
+
+
+# What a table shows
+
+
+def shown(*records: RunRecord) -> list[tuple[Any, ...]]:
+    return [(one.task, one.policy, one.context_size, one.settings) for one in usual(records)]
+
+
+def test_the_size_that_a_model_has_on_most_tasks_is_shown_and_what_reads_nothing_always():
+    many = [record(task) for task in "AB"]
+    other = [record("A", context_size=512), record("A", policy="none")]
+    assert [row[:3] for row in shown(*many, *other)] == [
+        ("A", "corpus", 8),
+        ("B", "corpus", 8),
+        ("A", "none", 0),
+    ]
+    assert [size for _, _, size, _ in shown(record("A"), record("A", context_size=None))] == [None]
+
+
+@pytest.mark.parametrize("changes", [{"settings": BF16}, {"model_revision": "2"}])
+def test_another_model_of_the_same_name_has_a_size_of_its_own(changes: dict[str, Any]):
+    # By name alone 8 documents would be usual, on two tasks, and the other model not be shown.
+    other = record("A", context_size=512, **changes)
+    assert usual([record("A"), record("B"), other])[-1] == other
+
+
+def test_what_probes_and_rescoring_leave_is_not_shown():
+    lists = {"retriever": "bm25", "depth": 10, "titles": True}
+    assert not shown(
+        record("A", policy="task:B"),
+        record("A", settings={TOKENS_PER_DOCUMENT: "4"}),
+        record("A", candidates=lists),
+    )
 
 
 # Means

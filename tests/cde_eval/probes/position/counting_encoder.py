@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cde_core.text import Purpose
+from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.probes.position.passages import Passage, Passages
+from cde_eval.probes.position.situations import Situation
 from cde_eval.vectors import Vectors
 
 WORDS_PER_DOCUMENT = 200
 WORDS_PER_PASSAGE = 20
+
+NOTHING_READ = Situation(ContextPolicy("none"))
 
 
 @dataclass

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from cde_eval.commands.options import Loading
 from cde_eval.commands.position_bias import position_bias
 from cde_eval.encoders.bm25 import Bm25
 from cde_eval.probes.position import asking
@@ -37,7 +38,9 @@ def _lines(printed):
 
 
 def test_one_table_says_what_was_found(folder, tmp_path, capsys):
-    position_bias(("fifty",), data=(str(folder),), device="cpu", output=tmp_path / "out")
+    position_bias(
+        ("fifty",), data=(str(folder),), loading=Loading(device="cpu"), output=tmp_path / "out"
+    )
     lines = _lines(capsys.readouterr().out)
     (mrr,) = (line for line in lines if "MRR@100" in line)
     # Moved to the beginning every passage is found first; unread, ranks are 1, 2, 3 and 4.

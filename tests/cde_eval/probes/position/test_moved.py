@@ -7,10 +7,10 @@ from cde_core.errors import ContextError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.bm25 import Bm25
 from cde_eval.probes.position.moved import MovedPassages, measured, probe_moved
-from cde_eval.probes.position.situations import NOTHING_READ, Situation, situations
+from cde_eval.probes.position.situations import Situation, situations
 from cde_eval.ranking import Ranking
 
-from .counting_encoder import CountingEncoder, numbered_passages
+from .counting_encoder import NOTHING_READ, CountingEncoder, numbered_passages
 
 DATA = numbered_passages()
 PLAN = MovedPassages(data=DATA)

@@ -11,10 +11,9 @@ from cde_eval.encoders.bm25 import Bm25
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.probes.position.pooled import with_pooling
 from cde_eval.probes.position.reading import reader_of, share_read, words
-from cde_eval.probes.position.situations import NOTHING_READ
 from cde_eval.probes.position.tenths import probe_tenths, tenths
 
-from .counting_encoder import CountingEncoder, numbered_passages
+from .counting_encoder import NOTHING_READ, CountingEncoder, numbered_passages
 
 DATA = numbered_passages()
 DOCUMENT = Purpose("Retrieval", "document")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cde_core.train.data.pairs import Pair
     from cde_core.train.data.source_kinds import SourceOfPairs
     from cde_eval.encoders import Encoder
+    from cde_eval.plan import Evaluation, Failure
     from cde_eval.results import RunRecord
-    from cde_eval.run import Evaluation, Failure
     from cde_eval.tasks.documentation import Documentation
 
 IN_TRAINING = "model in training"
@@ -219,7 +219,7 @@ def _plan(encoder: TextEncoder, settings: EvaluationSettings) -> Evaluation:
     from cde_eval.contexts import ContextPolicy
     from cde_eval.encoders import LoadOptions
     from cde_eval.encoders.cde import Cde
-    from cde_eval.run import Evaluation, tasks_that_lend
+    from cde_eval.plan import Evaluation, tasks_that_lend
     from cde_eval.tasks.catalogue import find_tasks
 
     data = [Path(folder) for folder in settings.data]
@@ -238,7 +238,7 @@ def _plan(encoder: TextEncoder, settings: EvaluationSettings) -> Evaluation:
 
 def _main_scores(outcomes: Sequence[RunRecord | Failure]) -> dict[str, float]:
     """Scores by task and policy, and means by policy behind them."""
-    from cde_eval.run import Failure
+    from cde_eval.plan import Failure
 
     by_policy: dict[str, dict[str, float]] = {}
     for outcome in outcomes:

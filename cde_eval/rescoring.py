@@ -27,8 +27,9 @@ from cde_core.errors import CdeError, DataError
 from cde_eval.candidates import Candidates, find_candidates, retriever_model
 from cde_eval.encoders import LoadOptions
 from cde_eval.encoders.kept import load_kept
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.results import RunRecord
-from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.run import evaluate
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.search_data import Place
 from cde_eval.trec_run import CandidateLists

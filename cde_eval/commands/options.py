@@ -22,7 +22,7 @@ from cde_eval.commands.devices import device_named
 if TYPE_CHECKING:
     from cde_core.recipe import Recipe
     from cde_eval.encoders import LoadOptions
-    from cde_eval.run import Evaluation
+    from cde_eval.plan import Evaluation
     from cde_eval.tasks.catalogue import TaskSource
 
 FLAT = tyro.conf.arg(name="")
@@ -107,7 +107,7 @@ def planned(
         CdeError: If there is no such device.
     """
     from cde_eval.contexts import ContextPolicy
-    from cde_eval.run import Evaluation, tasks_that_lend
+    from cde_eval.plan import Evaluation, tasks_that_lend
 
     policies = tuple(ContextPolicy(one, reading.size, reading.seed) for one in reading.context)
     return Evaluation(

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from cde_eval.plan import Evaluation, Failure
     from cde_eval.results import RunRecord
-    from cde_eval.run import Evaluation, Failure
 
 Found = TypeVar("Found")
 
@@ -39,7 +39,7 @@ def go_through(
     Returns:
         What was found, and the failures.
     """
-    from cde_eval.run import Failure
+    from cde_eval.plan import Failure
 
     found: list[Found] = []
     failures: list[Failure] = []

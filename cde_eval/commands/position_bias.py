@@ -55,9 +55,9 @@ def position_bias(
         output: Results folder.
     """
     from cde_eval.contexts import ContextPolicy
+    from cde_eval.plan import NO_MODEL
     from cde_eval.probes.position.asking import Questions, ask
     from cde_eval.report.position import bias_table
-    from cde_eval.run import NO_MODEL
 
     if not model and set(part) != {"positions"}:
         raise CdeError(NO_MODEL)

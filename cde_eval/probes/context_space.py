@@ -25,13 +25,13 @@ import pandas as pd
 
 from cde_core.errors import ConfigError, ContextError
 from cde_eval.encoders.protocol import Encoder
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.probes import measures
 from cde_eval.probes.lent import Lent, about, lent, look_at_each
 from cde_eval.probes.measures import Estimate
 from cde_eval.probes.table import ProbeTable
 from cde_eval.probes.word_rows import sample_rows
 from cde_eval.progress import progress_bar
-from cde_eval.run import Evaluation, Failure
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.search_data import SearchData, search_data
 from cde_eval.vectors import Vectors, unit_length

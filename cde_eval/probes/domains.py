@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder, LoadOptions
-from cde_eval.run import Evaluation
+from cde_eval.plan import Evaluation
 from cde_eval.tasks.catalogue import TaskSource
 
 

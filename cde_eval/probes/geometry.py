@@ -28,6 +28,7 @@ from cde_core.errors import ConfigError
 from cde_core.text import Purpose
 from cde_eval.encoders.kept import corpus_vectors
 from cde_eval.encoders.protocol import Encoder
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.probes import measures
 from cde_eval.probes.layers import layer_reader
 from cde_eval.probes.lent import Lent, about, lent, look_at_each
@@ -35,7 +36,6 @@ from cde_eval.probes.measures import Estimate
 from cde_eval.probes.table import ProbeTable
 from cde_eval.probes.truncation import truncated_scores
 from cde_eval.probes.word_rows import Repeated, follow_words, sample_rows
-from cde_eval.run import Evaluation, Failure
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.search_data import SearchData, search_data
 from cde_eval.vectors import RowsOfVectors, Vectors

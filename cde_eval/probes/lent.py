@@ -18,7 +18,7 @@ from mteb.abstasks import AbsTask
 
 from cde_core.errors import CdeError, ModelError
 from cde_eval.encoders.protocol import Encoder, Ranker
-from cde_eval.run import Evaluation, Failure, draws_of, foreign_documents
+from cde_eval.plan import Evaluation, Failure, draws_of, foreign_documents
 from cde_eval.task_contexts import TaskContexts
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.tasks.search_data import SearchData

@@ -12,7 +12,7 @@ from cde_core.text import Purpose
 from cde_eval.encoders import Encoder, LoadOptions
 from cde_eval.encoders.kept import load_kept, unkept
 from cde_eval.encoders.protocol import Ranker
-from cde_eval.run import NO_MODEL
+from cde_eval.plan import NO_MODEL
 
 
 def readers(

@@ -27,8 +27,8 @@ from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder, LoadOptions
 from cde_eval.encoders.cde import Cde
 from cde_eval.encoders.kept import kept, unkept
+from cde_eval.plan import Evaluation
 from cde_eval.results import TOKENS_PER_DOCUMENT
-from cde_eval.run import Evaluation
 from cde_eval.tasks.catalogue import TaskSource
 
 MOST = 16

@@ -10,11 +10,11 @@ from cde_eval.encoders import Encoder
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let `evaluate` find encoders by name without entry points."""
-    from cde_eval import run
+    from cde_eval import plan
 
     monkeypatch.setenv("TQDM_DISABLE", "1")
 
     def use(**encoders: Encoder) -> None:
-        monkeypatch.setattr(run, "load_kept", lambda name, options: encoders[name])
+        monkeypatch.setattr(plan, "load_kept", lambda name, options: encoders[name])
 
     return use

@@ -63,7 +63,8 @@ def evaluate_within(limit: int, folder: Path, output: Path) -> None:
     """What the process with the limit does: evaluate, and print the score and the memory."""
     from cde_eval.contexts import ContextPolicy
     from cde_eval.encoders.kept import kept
-    from cde_eval.run import Evaluation, evaluate
+    from cde_eval.plan import Evaluation
+    from cde_eval.run import evaluate
     from cde_eval.tasks.catalogue import folder_tasks
 
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

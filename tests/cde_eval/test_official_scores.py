@@ -3,7 +3,8 @@
 import pytest
 
 from cde_eval.contexts import ContextPolicy
-from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.plan import Evaluation, Failure
+from cde_eval.run import evaluate
 from cde_eval.tasks.catalogue import find_tasks
 
 PUBLISHED = {

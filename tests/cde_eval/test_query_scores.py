@@ -2,8 +2,8 @@
 
 import pytest
 
+from cde_eval.plan import Evaluation
 from cde_eval.results import query_scores_path, read_query_scores, records_by_path
-from cde_eval.run import Evaluation
 from tests.cde_eval.test_run import CORPUS, SOURCES, records_of
 from tests.cde_eval.tiny_encoder import TinyEncoder
 

@@ -16,10 +16,11 @@ from cde_eval import rescoring
 from cde_eval.candidates import find_candidates
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.bm25 import Bm25
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.report.rescored import rescored_table
 from cde_eval.rescoring import NINE, RULES, SEARCH_TYPES, rescore, rescored
 from cde_eval.results import RunRecord, read_query_scores, read_records, records_by_path
-from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.run import evaluate
 from cde_eval.tasks.catalogue import TaskSource, folder_tasks
 from cde_eval.tasks.search_data import search_tasks
 from cde_eval.trec_run import read_run

@@ -12,9 +12,10 @@ from mteb.abstasks import AbsTask
 
 from cde_eval.candidates import Candidates
 from cde_eval.contexts import ContextPolicy
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.rescoring import RULES, rescored
 from cde_eval.results import RunRecord, read_records
-from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.run import evaluate
 from cde_eval.tasks.catalogue import TaskSource
 from cde_eval.trec_run import CandidateLists, RunHeader
 from tests.cde_eval.test_mteb_encoder import (
@@ -215,6 +216,7 @@ KILLED = textwrap.dedent(
     """
     import sys, time
     from pathlib import Path
+    from cde_eval import plan as plans
     from cde_eval import run
     from cde_eval.contexts import ContextPolicy
     from tests.cde_eval.test_run import SOURCES
@@ -228,8 +230,8 @@ KILLED = textwrap.dedent(
             return super().encode(texts, **kw)
 
     slow = Slow()
-    run.load_kept = lambda name, options: slow
-    plan = run.Evaluation(models=("tiny",), tasks=SOURCES, policies=(ContextPolicy("corpus"),))
+    plans.load_kept = lambda name, options: slow
+    plan = plans.Evaluation(models=("tiny",), tasks=SOURCES, policies=(ContextPolicy("corpus"),))
     list(run.evaluate(plan, Path(sys.argv[1])))
     """
 )

@@ -18,6 +18,7 @@ from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.kept import load_kept
 from cde_eval.encoders.protocol import Encoder
 from cde_eval.encoders.registry import LoadOptions
+from cde_eval.plan import Failure
 from cde_eval.probes.position.inputs import find_passages
 from cde_eval.probes.position.moved import MovedPassages, probe_moved
 from cde_eval.probes.position.moving import Borders
@@ -28,7 +29,6 @@ from cde_eval.probes.position.span_models import load_span_model
 from cde_eval.probes.position.spans import SPANS_PER_ZONE, probe_spans
 from cde_eval.probes.position.starts import probe_starts
 from cde_eval.probes.position.tenths import probe_tenths
-from cde_eval.run import Failure
 
 Part = Literal["moved", "tenths", "positions", "spans"]
 PARTS: tuple[Part, ...] = ("moved", "tenths", "positions", "spans")

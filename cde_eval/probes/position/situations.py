@@ -17,9 +17,9 @@ from cde_core.errors import ContextError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy, draw_sample, file_documents
 from cde_eval.encoders.protocol import Encoder
+from cde_eval.plan import draws_of
 from cde_eval.probes.position.passages import Passages
 from cde_eval.protocols import PAPER
-from cde_eval.run import draws_of
 from cde_eval.tasks.builtin import documents_outside, retrieval_name
 from cde_eval.vectors import RowsOfVectors, UnitRows, Vectors, unit_length
 

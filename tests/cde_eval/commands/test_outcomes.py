@@ -3,7 +3,7 @@
 import pytest
 
 from cde_eval.commands.outcomes import end, go_through
-from cde_eval.run import Failure
+from cde_eval.plan import Failure
 
 LEFT_OUT = Failure("bm25", "STS12", "bm25 does not do STS tasks; STS12 is left out.", expected=True)
 BROKEN = Failure("bm25", "Tiny", "Tiny cannot be loaded.")

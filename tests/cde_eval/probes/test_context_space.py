@@ -6,11 +6,11 @@ from sklearn.decomposition import PCA
 from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import load_encoder
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.probes import context_space as module
 from cde_eval.probes.context_space import Shown, context_space, first_two_components
 from cde_eval.report.context_space import EXHIBITS
 from cde_eval.report.exhibits import Results
-from cde_eval.run import Evaluation, Failure
 from tests.cde_eval.probes.word_task import SOURCE
 from tests.cde_eval.tiny_encoder import TinyEncoder
 

@@ -6,12 +6,13 @@ from cde_core.errors import ConfigError
 from cde_eval.commands.domains import domains
 from cde_eval.commands.options import Computing
 from cde_eval.contexts import ContextPolicy
+from cde_eval.plan import Evaluation
 from cde_eval.probes.domains import domains_plan
 from cde_eval.probes.readers import readers
 from cde_eval.report.domains import matrices
 from cde_eval.report.evaluations import evaluations
 from cde_eval.results import RunRecord, records_by_path
-from cde_eval.run import Evaluation, evaluate
+from cde_eval.run import evaluate
 from tests.cde_eval.probes.small_tasks import OPTIONS, SMALL_TASKS
 from tests.cde_eval.test_run import files
 from tests.cde_eval.tiny_encoder import TinyEncoder

@@ -5,6 +5,7 @@ from cde_core.errors import ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import load_encoder
 from cde_eval.encoders.cde import Cde
+from cde_eval.plan import Evaluation, Failure
 from cde_eval.probes import geometry as module
 from cde_eval.probes.geometry import PARTS, Sizes, geometry
 from cde_eval.probes.table import read_probe
@@ -12,7 +13,7 @@ from cde_eval.report.exhibits import Results
 from cde_eval.report.geometry import EXHIBITS
 from cde_eval.report.geometry.measured import measured
 from cde_eval.report.geometry.summary import summary_table
-from cde_eval.run import Evaluation, Failure, evaluate
+from cde_eval.run import evaluate
 from tests.cde_eval.probes.word_task import DOCUMENTS, SOURCE
 from tests.cde_eval.test_for_training import tiny_model
 from tests.cde_eval.tiny_encoder import DIM, TinyEncoder

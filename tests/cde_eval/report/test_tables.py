@@ -13,9 +13,10 @@ from cde_core.errors import ConfigError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy
 from cde_eval.mteb_encoder import model_meta
+from cde_eval.plan import Evaluation
 from cde_eval.report.tables import gain_table, runs, score_table, score_text, usual
 from cde_eval.results import TOKENS_PER_DOCUMENT, RunRecord
-from cde_eval.run import Evaluation, evaluate
+from cde_eval.run import evaluate
 from cde_eval.tasks.catalogue import TaskSource
 from tests.cde_eval.tasks.tiny_tasks import search_data, tiny_task
 from tests.cde_eval.tiny_encoder import TinyEncoder

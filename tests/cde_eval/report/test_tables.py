@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from mteb.models.abs_encoder import AbsEncoder
 
-import cde_eval.run
 from cde_core.errors import ConfigError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy
@@ -293,17 +292,19 @@ class Plain(AbsEncoder):
         return TinyEncoder().encode(texts, purpose=Purpose("Retrieval", role))
 
 
-def test_a_cell_is_the_number_that_mteb_computes_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_cell_is_the_number_that_mteb_computes_by_itself(tmp_path: Path):
     def make() -> Any:
         data = search_data()
         data["relevant_docs"] = {"q1": {"d2": 1, "d4": 1}, "q2": {"d1": 1, "d3": 1}}
         return tiny_task("Retrieval", {"default": {"test": data}}, name="TinyRetrieval")
 
-    monkeypatch.setattr(cde_eval.run, "load_kept", lambda *_: TinyEncoder(context_size=0))
     source = TaskSource("TinyRetrieval", "built-in", make, "Retrieval")
-    plan = Evaluation(models=("tiny",), tasks=(source,), policies=(ContextPolicy("corpus"),))
+    plan = Evaluation(
+        models=("tiny",),
+        tasks=(source,),
+        policies=(ContextPolicy("corpus"),),
+        loaded={"tiny": TinyEncoder(context_size=0)},
+    )
     ours = [found for found in evaluate(plan, tmp_path) if isinstance(found, RunRecord)]
     theirs = mteb.evaluate(Plain(), make(), cache=None, show_progress_bar=False)
     score = theirs.task_results[0].get_score()

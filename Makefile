@@ -18,7 +18,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/cde-eval mteb --model bm25 minilm centred:minilm --tasks $(DEMO_TASKS) \
+	$(BIN)/cde-eval mteb --model bm25 minilm cde-mini --tasks $(DEMO_TASKS) \
 		--context corpus random none --draws 3 --output $(DEMO)/results
 	$(BIN)/cde-eval report --results $(DEMO)/results --out $(DEMO)/report
 

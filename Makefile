@@ -19,7 +19,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/cde-eval mteb --model bm25 minilm cde-mini --tasks $(DEMO_TASKS) \
-		--context corpus random none --draws 3 --output $(DEMO)/results
+		--context corpus random none --output $(DEMO)/results
 	$(BIN)/cde-eval report --results $(DEMO)/results --out $(DEMO)/report
 
 test: setup lint

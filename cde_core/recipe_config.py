@@ -32,8 +32,8 @@ class DataConfig:
     __pydantic_config__ = STRICT
 
     sources: tuple[str, ...] = ()
-    """Files (.jsonl, .jsonl.gz, .parquet), folders of such files, hub:ORG/NAME, or the name of a
-    built-in source, such as docs or docs:numpy,scipy."""
+    """Files (.jsonl, .jsonl.gz, .parquet), folders of such files, BEIR folders (their train split),
+    hub:ORG/NAME, or the name of a built-in source, such as docs or docs:numpy,scipy."""
 
     only_domains: tuple[str, ...] = ()
     """Domains to keep; none named: all."""
@@ -90,6 +90,10 @@ class ModelConfig:
     """Tokens read of a text while training; fewer are faster, and what is learnt from them serves
     longer texts too. 0: as many as max_length."""
 
+    characters_per_token: int = 4
+    """A two-stage model reads so many characters of a text per token of its limit and no more, as
+    published ones do; 0: texts are cut by tokens alone."""
+
     attention: Literal["prefix", "joint"] = "prefix"
     """prefix: context sees only itself, so it is computed once per corpus; joint: as published."""
 
@@ -142,6 +146,7 @@ class ModelConfig:
         for name in ("context_documents", "tokens_per_document", "soft_prompts"):
             _at_least(f"model.{name}", getattr(self, name), 1)
         _at_least("model.max_length", self.max_length, 4)
+        _at_least("model.characters_per_token", self.characters_per_token, 0)
         if self.train_length:
             _at_least("model.train_length", self.train_length, 4)
         for name in ("sequence_dropout", "whole_context_dropout", "dropout"):

@@ -95,6 +95,7 @@ def _continued(
     config = dataclasses.replace(
         model.config,
         max_length=settings.max_length,
+        characters_per_token=settings.characters_per_token,
         context_documents=settings.context_documents,
         logit_scale=1 / temperature,
     )
@@ -127,6 +128,7 @@ def _two_stages(
         rotary_on_context=settings.rotary_on_context,
         prefixes=settings.prefixes,
         max_length=settings.max_length,
+        characters_per_token=settings.characters_per_token,
         logit_scale=1 / temperature,
         backbone_name=settings.backbone,
     )

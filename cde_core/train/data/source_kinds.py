@@ -1,7 +1,7 @@
 """Every kind of place that pairs come from, read row by row.
 
-    "docs:numpy"  "x.jsonl.gz"  "x.parquet"  "folder"  "hub:org/name:part"
-         └─────────────┴────────────┴───────────┴───────────────┘
+    "docs:numpy"  "x.jsonl.gz"  "x.parquet"  "folder"  "BEIR folder"  "hub:org/name:part"
+         └─────────────┴────────────┴───────────┴────────────┴───────────────┘
                    source_named ──▶ Source ──▶ read() ──▶ Pair or BadRow, one at a time
 
 A name before the first ":" that an installed package declares goes before a path of that name, so
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from cde_core.errors import ConfigError, DataError, did_you_mean
 from cde_core.plugins import plugin, plugin_names
+from cde_core.train.data.beir_source import BeirSource, is_beir
 from cde_core.train.data.hub_source import HubSource
 from cde_core.train.data.pairs import ABOUT, Pair, Pairs
 from cde_core.train.data.revisions import Revisions
@@ -63,7 +64,7 @@ def source_named(name: str) -> Source:
         return PluginSource(kind, argument)
     path = Path(name).expanduser()
     if path.is_dir():
-        return WrittenSource(path) if (path / ABOUT).is_file() else FileSource(files_in(path))
+        return _folder(path)
     if path.is_file():
         return FileSource((path,))
     if name.endswith(SUFFIXES) or "/" in name:
@@ -73,6 +74,12 @@ def source_named(name: str) -> Source:
         f"There is no source {name!r}: it is no file, no folder, and not one of "
         f"{', '.join(names)}.{did_you_mean(kind, names)} Mend data.sources."
     )
+
+
+def _folder(path: Path) -> Source:
+    if (path / ABOUT).is_file():
+        return WrittenSource(path)
+    return BeirSource(path) if is_beir(path) else FileSource(files_in(path))
 
 
 class FileSource:

@@ -97,9 +97,10 @@ def prepare_pairs(
     """Read all sources, in their order, or find what was read before.
 
     Args:
-        sources: Files (.jsonl, .jsonl.gz, .parquet), folders of such files, folders of written
-            pairs, names of plug-ins ("docs", "docs:numpy,scipy"), or data sets on the hub
-            ("hub:org/name", "hub:org/name:part"). row_layouts.py says what their rows may be.
+        sources: Files (.jsonl, .jsonl.gz, .parquet), folders of such files, BEIR folders (their
+            train split), folders of written pairs, names of plug-ins ("docs", "docs:numpy,scipy"),
+            or data sets on the hub ("hub:org/name", "hub:org/name:part"). row_layouts.py says what
+            rows may be.
         only_domains: Domains to keep; none: all.
         exclude_domains: Domains to leave out.
         skip_bad_rows: Count rows that are no pair, instead of stopping at the first.

@@ -131,7 +131,14 @@ def sweep(
         parallel: Cells at once; by default one per GPU, or else one.
         fields: Such as --steps 40.
     """
-    from cde_core.train.sweep import Outcome, read_sweep, run_sweep, table, visible_gpus
+    from cde_core.train.sweep import (
+        Outcome,
+        over_seeds,
+        read_sweep,
+        run_sweep,
+        table,
+        visible_gpus,
+    )
 
     plan = read_sweep(file, output=output, fields=fields)
 
@@ -152,7 +159,9 @@ def sweep(
     found = table(outcomes)
     if len(found):
         found.to_csv(plan.output / "sweep.csv", index=False)
-        print(f"{found.to_string(index=False)}\n\nTable: {plan.output / 'sweep.csv'}")
+        shown = over_seeds(outcomes)
+        shown = found if shown is None else shown
+        print(f"{shown.to_string(index=False)}\n\nTable of runs: {plan.output / 'sweep.csv'}")
     failed = [outcome for outcome in outcomes if outcome.error]
     for outcome in failed:
         print(f"cde-train: {outcome.cell.name}: {outcome.error}", file=sys.stderr)

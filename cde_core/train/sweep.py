@@ -35,6 +35,7 @@ __all__ = [
     "Cell",
     "Outcome",
     "Sweep",
+    "over_seeds",
     "read_sweep",
     "run_sweep",
     "table",
@@ -120,6 +121,23 @@ def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([_row(outcome.record) for outcome in outcomes if outcome.record])
+
+
+def over_seeds(outcomes: Sequence[Outcome]) -> pd.DataFrame | None:
+    """A row per cell with the mean over its seeds, and their standard deviation in "NAME ±".
+
+    None where cells have no seeds of their own.
+    """
+    runs = table(outcomes)
+    own = list(dict.fromkeys(name for outcome in outcomes for name in outcome.cell.values))
+    if "seed" not in own or runs.empty:
+        return None
+    cells = [name for name in own if name != "seed"]
+    grouped = runs.groupby(cells, sort=False, dropna=False)
+    found = grouped.size().to_frame("seeds")
+    for name in [name for name in runs.columns if name not in own]:
+        found[name], found[f"{name} ±"] = grouped[name].mean(), grouped[name].std()
+    return found.reset_index()
 
 
 def visible_gpus() -> list[str]:

@@ -7,6 +7,7 @@
     fixed: {epochs: 1}                      # what all cells share and the recipe does not say
     grid: {batches.size: [64, 256], clusters.size: [64, 512]}
     cells: [{batches.size: 4096, clusters.size: 4096}]    # beside the grid, or in its place
+    seeds: [0, 1, 2]                        # every cell so many times; tables show their mean
 
 Every cell is checked as it is read, so that the last one of a long sweep does not fail on a
 misspelt name.
@@ -26,7 +27,7 @@ from typing import Any
 from cde_core.errors import ConfigError, did_you_mean
 from cde_core.recipe import Recipe, read_mapping, read_recipe, with_overrides, with_values
 
-KEYS = ("about", "recipe", "fixed", "grid", "cells", "output")
+KEYS = ("about", "recipe", "fixed", "grid", "cells", "seeds", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,20 @@ def _combinations(values: Mapping[str, Any], path: Path) -> Iterator[dict[str, A
         raise ConfigError(f"{path}: cells wants a list of mappings, such as [{{steps: 40}}].")
     if not grid and not cells:
         raise ConfigError(f"{path} has neither a grid nor cells; add one of them.")
-    if grid:
-        yield from (dict(zip(grid, one, strict=True)) for one in itertools.product(*grid.values()))
-    yield from cells
+    found = [dict(zip(grid, one, strict=True)) for one in itertools.product(*grid.values())]
+    every = [*(found if grid else []), *cells]
+    # Seed by seed, so that a sweep that is stopped has whole tables.
+    yield from ({**cell, **seed} for seed in _seeds(values, path) for cell in every)
+
+
+def _seeds(values: Mapping[str, Any], path: Path) -> list[dict[str, int]]:
+    """What each repetition of the cells sets; without seeds they run once, with the recipe's."""
+    seeds = values.get("seeds")
+    if seeds is None:
+        return [{}]
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise ConfigError(f"{path}: seeds is {seeds!r}, but wants a list of numbers, as [0, 1, 2].")
+    return [{"seed": seed} for seed in seeds]
 
 
 def _cell(values: dict[str, Any], recipe: Recipe, folder: Path, where: str) -> Cell:

@@ -11,6 +11,7 @@ Source: Morris and Rush (2024), https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
+from statistics import mean, stdev
 from typing import Any
 
 import pandas as pd
@@ -77,8 +78,21 @@ def _table_1_published(results: Results) -> pd.DataFrame | None:
 
 
 def _table_1(results: Results) -> pd.DataFrame | None:
-    rows = [_sweep_row(dict(row)) for row in results.sweeps.to_dict("records") if _of_table_1(row)]
-    return beneath(_table_1_published(results), some(rows))
+    cells: dict[tuple[tuple[str, str], ...], list[dict[Any, Any]]] = {}
+    for row in results.sweeps.to_dict("records"):
+        if _of_table_1(row):
+            cells.setdefault(_cell(row), []).append(dict(row))
+    return beneath(_table_1_published(results), some([_sweep_row(runs) for runs in cells.values()]))
+
+
+def _cell(row: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
+    """What runs that differ in nothing but their seed have in common."""
+    measured = ("loss", "accuracy", "steps", "seed")
+    return tuple(
+        (str(name), str(value))
+        for name, value in row.items()
+        if name not in measured and "/" not in str(name) and not _absent(row, name)
+    )
 
 
 def _of_table_1(row: dict[Any, Any]) -> bool:
@@ -86,18 +100,21 @@ def _of_table_1(row: dict[Any, Any]) -> bool:
 
 
 SAID = ("sweep", "model.kind", "clusters.size", "batches.size", "loss", "accuracy", "steps",
-        "model.freeze", "batches.across_domains")  # fmt: skip
+        "model.freeze", "batches.across_domains", "seed")  # fmt: skip
 
 
-def _sweep_row(row: dict[Any, Any]) -> dict[str, str]:
-    scores = {name: value for name, value in row.items() if "/" in str(name)}
-    score = next((scores[n] for n in ("mean/corpus", "mean/none") if not _absent(scores, n)), None)
+def _sweep_row(runs: list[dict[Any, Any]]) -> dict[str, str]:
+    """One cell, over its seeds."""
+    row = runs[0]
     others = [
         f"{str(name).replace('.', ' ')}: {value or 'none'}"
         for name, value in row.items()
-        if name not in SAID and name not in scores and not _absent(row, name)
+        if name not in SAID and "/" not in str(name) and not _absent(row, name)
     ]
+    if len(runs) > 1:
+        others.append(f"mean ± deviation of {len(runs)} seeds")
     clusters = row["clusters.size"]
+    scores = [score for run in runs if (score := _score(run)) is not None]
     return {
         "from": f"{OURS}: {row['sweep']}",
         "contextual batch": TICKS["yes" if clusters else "no"],
@@ -105,10 +122,22 @@ def _sweep_row(row: dict[Any, Any]) -> dict[str, str]:
         "otherwise": ", ".join(others),
         "batch": whole(row.get("batches.size")),
         "cluster": whole(clusters) if clusters else "",
-        "train loss": printed(row["loss"], 2),
-        "train accuracy": points(row["accuracy"]),
-        "nDCG@10": "" if score is None else points(score),
+        "train loss": printed(mean(run["loss"] for run in runs), 2),
+        "train accuracy": points(mean(run["accuracy"] for run in runs)),
+        "nDCG@10": _with_deviation(scores),
     }
+
+
+def _score(run: dict[Any, Any]) -> float | None:
+    """With the corpus as context, or without any where the model reads none."""
+    named = (name for name in ("mean/corpus", "mean/none") if not _absent(run, name))
+    return next((float(run[name]) for name in named), None)
+
+
+def _with_deviation(scores: list[float]) -> str:
+    if len(scores) < 2:
+        return points(scores[0]) if scores else ""
+    return f"{points(mean(scores))} ± {points(stdev(scores))}"
 
 
 def _absent(row: dict[Any, Any], name: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from cde_core.errors import ConfigError
 from cde_core.recipe import read_recipe
-from cde_core.train.sweep import read_sweep, run_sweep, table, visible_gpus
+from cde_core.train.sweep import over_seeds, read_sweep, run_sweep, table, visible_gpus
 
 FAKE = """
 import json, os, sys
@@ -33,7 +33,7 @@ record = {
     "steps": recipe.steps,
     "loss": 1 / recipe.batches.size,
     "accuracy": 0.5,
-    "scores": {"DocsNumpy": recipe.batches.size / 1000},
+    "scores": {"DocsNumpy": recipe.batches.size / 1000 + recipe.seed},
     "seconds": 2.0,
     "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
 }
@@ -90,6 +90,23 @@ def test_cells_may_be_listed_and_share_what_is_fixed(sweep):
     assert (first.recipe.model.context_documents, first.recipe.seed) == (32, 7)
     assert second.name == "filter.surrogate=none,data.sources=a-b+c"
     assert second.recipe.data.sources == ("a/b", "c") and second.recipe.seed == 7
+
+
+def test_seeds_repeat_all_cells_one_seed_after_the_other(sweep):
+    cells = sweep("seeds: [3, 4]\ncells: [{batches.size: 64}, {batches.size: 32}]").cells
+    assert [cell.recipe.seed for cell in cells] == [3, 3, 4, 4]
+    assert [cell.recipe.batches.size for cell in cells] == [64, 32, 64, 32]
+    assert cells[2].name == "batches.size=64,seed=4"
+
+
+def test_scores_are_averaged_over_seeds_cell_by_cell(sweep, command):
+    plan = sweep("seeds: [0, 1]\ncells: [{batches.size: 64}, {batches.size: 32}]")
+    found = over_seeds(run_sweep(plan, command=command))
+    assert found is not None
+    assert list(found["batches.size"]) == [64, 32] and list(found["seeds"]) == [2, 2]
+    assert list(found["DocsNumpy"]) == pytest.approx([0.564, 0.532])
+    assert list(found["DocsNumpy ±"]) == pytest.approx([0.5**0.5] * 2)  # of 0 and 1, n - 1
+    assert over_seeds(run_sweep(sweep("cells: [{batches.size: 8}]"), command=command)) is None
 
 
 def test_the_command_line_overrides_all_cells_but_not_what_is_their_own(sweep):

@@ -69,10 +69,10 @@ def test_the_leaderboard_repeats_the_papers_row_of_its_own_model(tmp_path: Path)
 # Ours beneath
 
 
-def cell(tmp_path: Path, name: str, kind: str, clusters: int, score: float) -> None:
+def cell(tmp_path: Path, name: str, kind: str, clusters: int, score: float, **more: int) -> None:
     folder = tmp_path / "results" / "sweeps" / "mine" / name
     folder.mkdir(parents=True)
-    values = {"model.kind": kind, "clusters.size": clusters, "filter.surrogate": ""}
+    values = {"model.kind": kind, "clusters.size": clusters, "filter.surrogate": "", **more}
     ended = {"loss": 0.654, "accuracy": 0.75, "steps": 60, "scores": {"mean/corpus": score}}
     (folder / "result.json").write_text(json.dumps({"cell": values, **ended}))
 
@@ -86,6 +86,15 @@ def test_the_cells_of_a_sweep_are_rows_of_table_1(tmp_path: Path):
         *("ours: mine", "", "", "filter surrogate: none", "", "", "0.65", "75.0", "50.0")
     ]
     assert list(made[5].values())[1:3] == ["✓", "✓"] and made[5]["nDCG@10"] == "61.2"
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_row(tmp_path: Path):
+    for seed, score in enumerate((0.5, 0.512, 0.503)):
+        cell(tmp_path, f"a{seed}", "biencoder", 0, score, seed=seed)
+    cell(tmp_path, "b", "contextual", 0, 0.6, seed=0)
+    made = rows(BY_NAME["table_1"].make(results(tmp_path)))[4:]
+    assert [row["nDCG@10"] for row in made] == ["50.5 ± 0.6", "60.0"]
+    assert made[0]["otherwise"] == "filter surrogate: none, mean ± deviation of 3 seeds"
 
 
 def test_a_mean_of_ours_needs_every_task_of_its_type(tmp_path: Path):

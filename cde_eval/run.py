@@ -30,7 +30,7 @@ from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
 from tqdm.auto import tqdm
 
-from cde_core.errors import CdeError
+from cde_core.errors import CdeError, ConfigError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.plan import Evaluation, Failure, draws_of, foreign_documents
@@ -60,10 +60,10 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
 
     Raises:
         ModelError: If a model cannot be loaded.
+        ConfigError: If two of them cannot be told apart.
     """
     _quiet()
-    for model in plan.models:  # a model that does not load is known before work starts
-        plan.encoder(model)
+    _tell_apart(plan)  # which loads them all: one that does not is known before work starts
     steps = [(task, model) for task in plan.tasks for model in plan.models]
     bar = tqdm(steps, desc="evaluations", unit="", disable=True if len(steps) < 2 else None)
     for source, model in bar:
@@ -78,6 +78,26 @@ def evaluate(plan: Evaluation, output: Path) -> Iterator[RunRecord | Failure]:
                 yield evaluate_one(plan, source, model, policy, draw, draws, output)
         except CdeError as error:
             yield Failure(model, source.name, str(error))
+
+
+def _tell_apart(plan: Evaluation) -> None:
+    """Refuse models under two names whose results would be filed as one's.
+
+    Raises:
+        ConfigError: If two names stand for the same encoder, by all that it says of itself.
+    """
+    known: dict[str, str] = {}
+    for model in plan.models:
+        encoder = plan.encoder(model)
+        identity = json.dumps([encoder.name, encoder.revision, sorted(encoder.settings.items())])
+        other = known.setdefault(identity, model)
+        if other != model:
+            raise ConfigError(
+                f"--model names {other} and {model}, which say the same name, revision and "
+                f"settings of themselves ({encoder.name}, {encoder.revision}), so their results "
+                "would be taken for one another's; name one of them, or let the encoder's "
+                "settings say what differs."
+            )
 
 
 def evaluate_one(

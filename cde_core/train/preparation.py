@@ -147,7 +147,8 @@ def read_pairs(recipe: Recipe, say: Say) -> Pairs:
         cache=training_cache(),
     )
     pairs = prepared.pairs
-    say(f"{len(pairs):,} pairs, {len(pairs.domains):,} domains")
+    domains = len(pairs.domains)
+    say(f"{len(pairs):,} pairs, {domains:,} domain{'s' * (domains != 1)}")
     if prepared.bad_rows:
         say(f"{prepared.bad_rows:,} bad rows skipped")
     return pairs

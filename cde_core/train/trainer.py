@@ -67,7 +67,11 @@ def train(recipe: Recipe) -> Path:
         folder = RunFolder(recipe.output)
         with folder.entered(recipe, world):
             if folder.is_finished(recipe):
-                _say(world, f"{folder.path} is finished already")
+                _say(
+                    world,
+                    f"{folder.path} is finished already; to train its model further, name it in a "
+                    f"new run: --model.backbone {folder.model} --output OTHER",
+                )
                 return folder.model
             run = Run(recipe, folder, world)
             with Interruptions() as interruptions:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mteb
+import pytest
 from mteb.abstasks import AbsTask
 
+from cde_core.errors import ConfigError
 from cde_eval.candidates import Candidates
 from cde_eval.contexts import ContextPolicy
 from cde_eval.plan import Evaluation, Failure
@@ -159,6 +161,13 @@ def test_two_models_of_one_folder_name_never_share_results(tmp_path, use):
     assert len(records_of(plan, tmp_path)) == 2
     assert len(read_records(tmp_path)) == 2
     assert len(list((tmp_path / "mteb").rglob("Tiny.json"))) == 2
+
+
+def test_two_names_of_what_calls_itself_one_model_are_refused(tmp_path, use):
+    use(a=TinyEncoder(), b=TinyEncoder())
+    plan = Evaluation(models=("a", "b"), tasks=SOURCES[:1], policies=CORPUS)
+    with pytest.raises(ConfigError, match="--model names a and b, which say the same name"):
+        list(evaluate(plan, tmp_path))
 
 
 def test_a_reranked_search_is_never_served_the_score_of_the_full_one(tmp_path, use):

@@ -32,6 +32,7 @@ from cde_core.recipe_config import (
     ModelConfig,
     OptimiserConfig,
     Recipe,
+    ScratchConfig,
 )
 from cde_core.recipe_values import flat, merged, plain, require_known, shown, validated
 
@@ -46,6 +47,7 @@ __all__ = [
     "ModelConfig",
     "OptimiserConfig",
     "Recipe",
+    "ScratchConfig",
     "differences",
     "digest",
     "read_mapping",

@@ -62,6 +62,36 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ScratchConfig:
+    """A T5 of random weights, in place of the backbone's own."""
+
+    __pydantic_config__ = STRICT
+
+    hidden: int = 0
+    """Width of its rows; 0: there is none, and the backbone's weights are taken."""
+
+    layers: int = 4
+    """Layers of its encoder, and of its decoder."""
+
+    heads: int = 4
+    """Attention heads per layer."""
+
+    head_width: int = 32
+    """Width of one head."""
+
+    intermediate: int = 512
+    """Width inside the feed-forward part."""
+
+    activation: Literal["relu", "geglu", "swiglu"] = "geglu"
+    """Of the feed-forward part; the last two are gated, as in T5 1.1."""
+
+    def __post_init__(self) -> None:
+        _at_least("model.scratch.hidden", self.hidden, 0)
+        for name in ("layers", "heads", "head_width", "intermediate"):
+            _at_least(f"model.scratch.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """What is trained, and from which weights it starts."""
 
@@ -76,6 +106,17 @@ class ModelConfig:
 
     first_stage: str = ""
     """The same for the first stage; empty: the same backbone, with weights of its own."""
+
+    scratch: ScratchConfig = field(default_factory=ScratchConfig)
+    """A T5 of random weights instead, which reads the backbone's tokens."""
+
+    pooling: Literal["", "mean", "cls", "max", "lasttoken", "weightedmean", "decoder"] = ""
+    """What makes a biencoder's vector out of its rows; decoder: the first row of T5's decoder.
+    Empty: as the backbone does."""
+
+    positions: Literal["", "rotary"] = ""
+    """rotary: a T5's learned bias gives way to rotary positions, which are stretched to max_length
+    (NTK-aware). Empty: as the backbone has them."""
 
     layers: int = 0
     """Layers kept of the backbone, from the bottom; 0: all."""
@@ -154,6 +195,11 @@ class ModelConfig:
         if not self.backbone:
             raise ConfigError(
                 "model.backbone is empty; name a folder, a model on the hub, or minilm."
+            )
+        if self.kind == "contextual" and self.pooling not in ("", "mean"):
+            raise ConfigError(
+                f"model.pooling is {self.pooling}, but a contextual model pools by mean alone; "
+                "leave model.pooling out, or set model.kind to biencoder."
             )
         for name in ("sequence_dropout", "whole_context_dropout"):
             if self.kind == "contextual" and getattr(self, name) and not self.null_context:

@@ -329,6 +329,27 @@ class LossConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SpansConfig:
+    """What is cut out of texts, where the task is span-corruption."""
+
+    __pydantic_config__ = STRICT
+
+    share: float = 0.15
+    """Of a text's tokens."""
+
+    mean_length: float = 3.0
+    """Tokens of a span, on average."""
+
+    def __post_init__(self) -> None:
+        _positive("spans.share", self.share, such_as="0.15")
+        _probability("spans.share", self.share)
+        if not 1 <= self.mean_length < math.inf:
+            raise ConfigError(
+                f"spans.mean_length is {self.mean_length}; the least that works is 1."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OptimiserConfig:
     """AdamW, and how its learning rate moves."""
 
@@ -352,8 +373,11 @@ class OptimiserConfig:
     warmup: int = 1000
     """Steps in which the learning rate rises from 0."""
 
-    schedule: Literal["linear", "constant"] = "linear"
-    """After that: linearly to 0 at the last step, or constant."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """After that: linearly, or as a cosine, to final_learning_rate at the end; or constant."""
+
+    final_learning_rate: float = 0.0
+    """What the learning rate falls to; that of new parts falls by the same factor."""
 
     clip: float = 1.0
     """Longest gradient, over all parameters; 0: any."""
@@ -361,8 +385,16 @@ class OptimiserConfig:
     def __post_init__(self) -> None:
         _positive("optimiser.learning_rate", self.learning_rate, such_as="2e-5")
         _positive("optimiser.epsilon", self.epsilon, such_as="1e-8")
-        for name in ("new_learning_rate", "weight_decay", "warmup", "clip"):
+        for name in (
+            *("new_learning_rate", "final_learning_rate"),
+            *("weight_decay", "warmup", "clip"),
+        ):
             _at_least(f"optimiser.{name}", getattr(self, name), 0)
+        if self.final_learning_rate > self.learning_rate:
+            raise ConfigError(
+                f"optimiser.final_learning_rate is {self.final_learning_rate}, above the "
+                f"optimiser.learning_rate of {self.learning_rate}; it cannot fall to that."
+            )
         for beta in self.betas:
             _probability("optimiser.betas", beta)
 
@@ -427,8 +459,14 @@ class Recipe:
     output: Path | None = None
     """Folder of everything that the run writes; by default runs/NAME."""
 
+    task: Literal["contrastive", "span-corruption"] = "contrastive"
+    """What is learnt: which document answers a query; or, by a T5 with its decoder, to fill in what
+    was cut out of texts. The second takes the texts of data.sources, the documents of pairs or a
+    whole corpus, and ignores clusters, filter and loss; batches.size counts windows of
+    model.max_length tokens."""
+
     seed: int = 0
-    """Of new weights, packing, context draws and dropout."""
+    """Of new weights, packing, context draws, spans and dropout."""
 
     epochs: int = 1
     """How often every pair is seen."""
@@ -459,6 +497,9 @@ class Recipe:
 
     loss: LossConfig = field(default_factory=LossConfig)
     """The loss."""
+
+    spans: SpansConfig = field(default_factory=SpansConfig)
+    """What is cut out of texts."""
 
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     """The optimiser."""

@@ -62,6 +62,36 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ScratchConfig:
+    """A T5 of random weights, in place of the backbone's own."""
+
+    __pydantic_config__ = STRICT
+
+    hidden: int = 0
+    """Width of its rows; 0: there is none, and the backbone's weights are taken."""
+
+    layers: int = 4
+    """Layers of its encoder, and of its decoder."""
+
+    heads: int = 4
+    """Attention heads per layer."""
+
+    head_width: int = 32
+    """Width of one head."""
+
+    intermediate: int = 512
+    """Width inside the feed-forward part."""
+
+    activation: Literal["relu", "geglu", "swiglu"] = "geglu"
+    """Of the feed-forward part; the last two are gated, as in T5 1.1."""
+
+    def __post_init__(self) -> None:
+        _at_least("model.scratch.hidden", self.hidden, 0)
+        for name in ("layers", "heads", "head_width", "intermediate"):
+            _at_least(f"model.scratch.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """What is trained, and from which weights it starts."""
 
@@ -76,6 +106,17 @@ class ModelConfig:
 
     first_stage: str = ""
     """The same for the first stage; empty: the same backbone, with weights of its own."""
+
+    scratch: ScratchConfig = field(default_factory=ScratchConfig)
+    """A T5 of random weights instead, which reads the backbone's tokens."""
+
+    pooling: Literal["", "mean", "cls", "max", "lasttoken", "weightedmean", "decoder"] = ""
+    """What makes a biencoder's vector out of its rows; decoder: the first row of T5's decoder.
+    Empty: as the backbone does."""
+
+    positions: Literal["", "rotary"] = ""
+    """rotary: a T5's learned bias gives way to rotary positions, which are stretched to max_length
+    (NTK-aware). Empty: as the backbone has them."""
 
     layers: int = 0
     """Layers kept of the backbone, from the bottom; 0: all."""
@@ -154,6 +195,11 @@ class ModelConfig:
         if not self.backbone:
             raise ConfigError(
                 "model.backbone is empty; name a folder, a model on the hub, or minilm."
+            )
+        if self.kind == "contextual" and self.pooling not in ("", "mean"):
+            raise ConfigError(
+                f"model.pooling is {self.pooling}, but a contextual model pools by mean alone; "
+                "leave model.pooling out, or set model.kind to biencoder."
             )
         for name in ("sequence_dropout", "whole_context_dropout"):
             if self.kind == "contextual" and getattr(self, name) and not self.null_context:
@@ -283,6 +329,27 @@ class LossConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SpansConfig:
+    """What is cut out of texts, where the task is span-corruption."""
+
+    __pydantic_config__ = STRICT
+
+    share: float = 0.15
+    """Of a text's tokens."""
+
+    mean_length: float = 3.0
+    """Tokens of a span, on average."""
+
+    def __post_init__(self) -> None:
+        _positive("spans.share", self.share, such_as="0.15")
+        _probability("spans.share", self.share)
+        if not 1 <= self.mean_length < math.inf:
+            raise ConfigError(
+                f"spans.mean_length is {self.mean_length}; the least that works is 1."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OptimiserConfig:
     """AdamW, and how its learning rate moves."""
 
@@ -306,8 +373,11 @@ class OptimiserConfig:
     warmup: int = 1000
     """Steps in which the learning rate rises from 0."""
 
-    schedule: Literal["linear", "constant"] = "linear"
-    """After that: linearly to 0 at the last step, or constant."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """After that: linearly, or as a cosine, to final_learning_rate at the end; or constant."""
+
+    final_learning_rate: float = 0.0
+    """What the learning rate falls to; that of new parts falls by the same factor."""
 
     clip: float = 1.0
     """Longest gradient, over all parameters; 0: any."""
@@ -315,8 +385,16 @@ class OptimiserConfig:
     def __post_init__(self) -> None:
         _positive("optimiser.learning_rate", self.learning_rate, such_as="2e-5")
         _positive("optimiser.epsilon", self.epsilon, such_as="1e-8")
-        for name in ("new_learning_rate", "weight_decay", "warmup", "clip"):
+        for name in (
+            *("new_learning_rate", "final_learning_rate"),
+            *("weight_decay", "warmup", "clip"),
+        ):
             _at_least(f"optimiser.{name}", getattr(self, name), 0)
+        if self.final_learning_rate > self.learning_rate:
+            raise ConfigError(
+                f"optimiser.final_learning_rate is {self.final_learning_rate}, above the "
+                f"optimiser.learning_rate of {self.learning_rate}; it cannot fall to that."
+            )
         for beta in self.betas:
             _probability("optimiser.betas", beta)
 
@@ -381,8 +459,14 @@ class Recipe:
     output: Path | None = None
     """Folder of everything that the run writes; by default runs/NAME."""
 
+    task: Literal["contrastive", "span-corruption"] = "contrastive"
+    """What is learnt: which document answers a query; or, by a T5 with its decoder, to fill in what
+    was cut out of texts. The second takes the texts of data.sources, the documents of pairs or a
+    whole corpus, and ignores clusters, filter and loss; batches.size counts windows of
+    model.max_length tokens."""
+
     seed: int = 0
-    """Of new weights, packing, context draws and dropout."""
+    """Of new weights, packing, context draws, spans and dropout."""
 
     epochs: int = 1
     """How often every pair is seen."""
@@ -413,6 +497,9 @@ class Recipe:
 
     loss: LossConfig = field(default_factory=LossConfig)
     """The loss."""
+
+    spans: SpansConfig = field(default_factory=SpansConfig)
+    """What is cut out of texts."""
 
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     """The optimiser."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from math import cos, pi
 from typing import Any, Literal
 
 import torch
@@ -26,8 +27,8 @@ from torch import Tensor, nn
 
 from cde_core.errors import ConfigError, ModelError, did_you_mean
 
-Schedule = Literal["linear", "constant"]
-SCHEDULES = ("linear", "constant")
+Schedule = Literal["linear", "cosine", "constant"]
+SCHEDULES = ("linear", "cosine", "constant")
 PRETRAINED = ("backbone", "first_stage.backbone")
 """Parts whose weights were there before training; every other part is new."""
 
@@ -105,13 +106,18 @@ def make_optimiser(
 
 
 def learning_rate_at(
-    step: int, *, steps: int, warmup: int = 0, schedule: Schedule = "linear"
+    step: int,
+    *,
+    steps: int,
+    warmup: int = 0,
+    schedule: Schedule = "linear",
+    lowest: float = 0.0,
 ) -> float:
     """Factor in [0, 1] that the learning rates of a step are multiplied by.
 
     It rises from 1 / `warmup` in equal parts, so that no step is wasted on a rate of zero, and is 1
-    from step `warmup` - 1 to step `warmup`. A linear schedule then falls to 0 at `steps`, which is
-    after the last step.
+    from step `warmup` - 1 to step `warmup`. A linear schedule then falls to `lowest` at `steps`,
+    which is after the last step; a cosine does so slowly at first and at last.
 
     Args:
         step: Number of the step, from 0.
@@ -119,13 +125,14 @@ def learning_rate_at(
         warmup: Steps of the rise. As many as the run has, or more, are taken for half of the run:
             a short trial of a long recipe sees its whole schedule.
         schedule: What comes after the rise.
+        lowest: Factor that it falls to.
 
     Raises:
         ConfigError: If there is no such schedule.
     """
     if schedule not in SCHEDULES:
         raise ConfigError(
-            f"schedule is {schedule!r}; it can be {' or '.join(SCHEDULES)}."
+            f"schedule is {schedule!r}; it can be {', '.join(SCHEDULES)}."
             f"{did_you_mean(schedule, SCHEDULES)}"
         )
     warmup = warmup if warmup < steps else steps // 2
@@ -133,7 +140,10 @@ def learning_rate_at(
         return (step + 1) / warmup
     if schedule == "constant":
         return 1.0
-    return max(0.0, (steps - step) / max(1, steps - warmup))
+    left = max(0.0, (steps - step) / max(1, steps - warmup))
+    if schedule == "cosine":
+        left = (1 - cos(pi * left)) / 2
+    return lowest + (1 - lowest) * left
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:

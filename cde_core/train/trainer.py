@@ -199,7 +199,11 @@ class Run:
         self._require_numbers(plan.step, report, norm)
         chosen = self.recipe.optimiser
         factor = learning_rate_at(
-            plan.step, steps=self.data.steps, warmup=chosen.warmup, schedule=chosen.schedule
+            plan.step,
+            steps=self.data.steps,
+            warmup=chosen.warmup,
+            schedule=chosen.schedule,
+            lowest=chosen.final_learning_rate / chosen.learning_rate,
         )
         set_learning_rate(self.optimiser, factor)
         self.optimiser.step()

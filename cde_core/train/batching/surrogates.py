@@ -97,7 +97,7 @@ def embed_pairs(
     with one_process_at_a_time(folder / "lock"):
         _remove_misfits(columns, folder)
         for column in columns:
-            _embed(column, surrogate, folder, progress)
+            embed_column(column, surrogate, folder, progress)
     queries, documents, negatives = (
         np.load(folder / f"{column.name}.npy", mmap_mode="r").view(np.ndarray) for column in columns
     )
@@ -122,25 +122,32 @@ def digest_of_parts(*parts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """All texts of one kind."""
 
     name: str
+    """Of the file with their vectors, without its ending."""
+
     rows: int
+    """How many there are."""
+
     side: Side
+    """Which side they stand on."""
+
     texts: Callable[[NDArray[np.int64]], list[str]]
+    """Some of them, by their numbers."""
 
 
-def _columns(pairs: Pairs) -> tuple[_Column, ...]:
+def _columns(pairs: Pairs) -> tuple[Column, ...]:
     negatives = int(pairs.first_negative[-1])
     return (
-        _Column("queries", len(pairs), "query", pairs.queries),
-        _Column("documents", len(pairs), "document", pairs.documents),
-        _Column("negatives", negatives, "document", pairs.negatives),
+        Column("queries", len(pairs), "query", pairs.queries),
+        Column("documents", len(pairs), "document", pairs.documents),
+        Column("negatives", negatives, "document", pairs.negatives),
     )
 
 
-def _remove_misfits(columns: Sequence[_Column], folder: Path) -> None:
+def _remove_misfits(columns: Sequence[Column], folder: Path) -> None:
     """Remove finished files that are damaged, and all of them where their widths differ."""
     files = {folder / f"{column.name}.npy": column.rows for column in columns}
     found = {file: opened(file, rows=rows) for file, rows in files.items()}
@@ -150,8 +157,16 @@ def _remove_misfits(columns: Sequence[_Column], folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _embed(column: _Column, surrogate: Surrogate, folder: Path, progress: Progress | None) -> None:
-    """Fill the file of one column, from where it ends."""
+def embed_column(
+    column: Column, surrogate: Surrogate, folder: Path, progress: Progress | None
+) -> None:
+    """Fill the file of one column, from where it ends.
+
+    A column without rows is as wide as the queries in the same folder.
+
+    Raises:
+        ModelError: If the surrogate gives something else than one finite vector per text.
+    """
     file = folder / f"{column.name}.npy"
     if file.is_file():
         return _tell(progress, column.rows)

@@ -30,6 +30,7 @@ from cde_core.recipe_config import (
     FilterConfig,
     LossConfig,
     ModelConfig,
+    NegativesConfig,
     OptimiserConfig,
     Recipe,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "FilterConfig",
     "LossConfig",
     "ModelConfig",
+    "NegativesConfig",
     "OptimiserConfig",
     "Recipe",
     "differences",
@@ -65,6 +67,10 @@ INDIFFERENT = (
     "tensorboard",
 )
 """Fields that do not decide the weights."""
+
+LATER = ("negatives",)
+"""Sections that there were not always: as they are by default, they decide nothing, so that a run
+which began without them is the same run."""
 
 SHORT = {"--skip-bad-rows": "--data.skip-bad-rows"}
 """Options that may be written without their section."""
@@ -150,7 +156,12 @@ def digest(recipe: Recipe) -> str:
     Where a run writes, when it saves and what it is scored on change nothing; neither do the
     device, `name` and `about`.
     """
-    values = {name: v for name, v in plain(recipe).items() if name not in INDIFFERENT}
+    default = plain(Recipe())
+    values = {
+        name: value
+        for name, value in plain(recipe).items()
+        if name not in INDIFFERENT and not (name in LATER and value == default[name])
+    }
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 

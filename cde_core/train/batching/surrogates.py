@@ -14,6 +14,7 @@ Source: Morris and Rush (2024), section 4.1, https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -54,6 +55,21 @@ class Surrogate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PickedRows:
+    """Some rows of vectors on disk, under numbers of their own."""
+
+    vectors: NDArray[np.float32]
+    """All of them."""
+
+    chosen: NDArray[np.int64]
+    """Row `chosen[i]` is number i."""
+
+    def __getitem__(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Some rows, in the order asked for."""
+        return self.vectors[self.chosen[numbers]]
+
+
+@dataclass(frozen=True, slots=True)
 class PairVectors:
     """What a surrogate makes of N pairs with M hard negatives: unit rows, memory-mapped."""
 
@@ -63,11 +79,17 @@ class PairVectors:
     documents: NDArray[np.float32]
     """(N, d)"""
 
-    negatives: NDArray[np.float32]
+    negatives: NDArray[np.float32] | PickedRows
     """(M, d), in the order of the pairs' own numbers."""
 
     digest: str
     """Of the pairs and the surrogate."""
+
+    def borrowing(self, negatives: NDArray[np.int64]) -> PairVectors:
+        """The vectors of pairs whose negatives are documents of other pairs (`Pairs.borrowing`)."""
+        picked = PickedRows(self.documents, negatives[negatives >= 0])
+        digest = digest_of_parts(self.digest, hashlib.sha256(negatives.tobytes()).hexdigest())
+        return dataclasses.replace(self, negatives=picked, digest=digest)
 
 
 def embed_pairs(

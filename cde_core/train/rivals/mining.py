@@ -122,13 +122,13 @@ def mined_in_cache(
 
 def with_negatives(pairs: Pairs, negatives: Numbers) -> Iterator[Pair]:
     """Pairs with the documents of other pairs (N, n) as their only negatives."""
+    stream = iter(pairs)
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
-        rows = np.arange(start, min(start + PAIRS_AT_ONCE, len(pairs)))
-        own = negatives[rows]
+        own = negatives[start : start + PAIRS_AT_ONCE]
         texts = iter(pairs.documents(own[own >= 0]))
-        for row, count in zip(rows, (own >= 0).sum(axis=1), strict=True):
+        for count in (own >= 0).sum(axis=1):
             those = tuple(next(texts) for _ in range(count))
-            yield dataclasses.replace(pairs[int(row)], negatives=those)
+            yield dataclasses.replace(next(stream), negatives=those)
 
 
 def _negatives(group: Group, reading: Reading, settings: Mining) -> Answer:

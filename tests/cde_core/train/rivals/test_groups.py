@@ -32,5 +32,7 @@ def test_answers_are_all_documents_of_queries_with_the_same_text(pairs):
     for row, pair in enumerate(all_pairs):
         answers = {other.document for other in all_pairs if other.query == pair.query}
         assert {
-            text for text, is_one in zip(group.documents(every[row]), found[row], strict=True) if is_one
+            text
+            for text, is_one in zip(group.documents(every[row]), found[row], strict=True)
+            if is_one
         } == answers

@@ -30,6 +30,7 @@ from cde_core.recipe_config import (
     FilterConfig,
     LossConfig,
     ModelConfig,
+    NegativesConfig,
     OptimiserConfig,
     Recipe,
     ScratchConfig,
@@ -46,6 +47,7 @@ __all__ = [
     "FilterConfig",
     "LossConfig",
     "ModelConfig",
+    "NegativesConfig",
     "OptimiserConfig",
     "Recipe",
     "ScratchConfig",
@@ -72,8 +74,9 @@ INDIFFERENT = (
 
 ADDED = (
     *("task", "spans.share", "spans.mean_length", "optimiser.final_learning_rate"),
-    *("model.pooling", "model.positions"),
+    *("model.characters_per_token", "model.pooling", "model.positions"),
     *(f"model.scratch.{field.name}" for field in dataclasses.fields(ScratchConfig)),
+    *(f"negatives.{field.name}" for field in dataclasses.fields(NegativesConfig)),
 )
 """Fields that came after runs were made: where they are as by default, they are not in a digest, so
 that such runs are still what they were."""

@@ -316,6 +316,43 @@ class FilterConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NegativesConfig:
+    """Hard negatives that the model under training finds itself, again and again (ANCE).
+
+    They replace those of the data; batches.hard_negatives says how many of them a step uses.
+    """
+
+    __pydantic_config__ = STRICT
+
+    every_epochs: int = 0
+    """Epochs after which they are found again; 0: those of the data stay."""
+
+    at_start: bool = True
+    """Whether the model that training starts from finds the first; false: those are the data's."""
+
+    per_query: int = 9
+    """How many are kept of each pair."""
+
+    depth: int = 200
+    """Documents of the pair's domain that are looked at, the highest-ranked."""
+
+    choose: Literal["highest", "drawn"] = "highest"
+    """Of those that are no answers, the highest-ranked, or some by chance, as in ANCE."""
+
+    margin: float | None = None
+    """A document leaves where it scores at least the answer's score plus this, such as -0.05."""
+
+    def __post_init__(self) -> None:
+        _at_least("negatives.every_epochs", self.every_epochs, 0)
+        _at_least("negatives.per_query", self.per_query, 1)
+        _at_least("negatives.depth", self.depth, self.per_query + 1)
+        if self.margin is not None and not math.isfinite(self.margin):
+            raise ConfigError(
+                f"negatives.margin is {self.margin}; it must be a number, such as -0.05."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LossConfig:
     """The contrastive loss."""
 
@@ -495,6 +532,9 @@ class Recipe:
     filter: FilterConfig = field(default_factory=FilterConfig)
     """Which documents are no negatives."""
 
+    negatives: NegativesConfig = field(default_factory=NegativesConfig)
+    """Hard negatives from the model under training."""
+
     loss: LossConfig = field(default_factory=LossConfig)
     """The loss."""
 
@@ -520,6 +560,12 @@ class Recipe:
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
             raise ConfigError(
                 f"device is {self.device!r}; it can be auto, cpu, cuda, cuda:1 or mps."
+            )
+        if self.negatives.every_epochs and not self.batches.hard_negatives:
+            raise ConfigError(
+                f"negatives.every_epochs is {self.negatives.every_epochs}, but "
+                "batches.hard_negatives is 0, so no step would use one; set it to "
+                f"{self.negatives.per_query}."
             )
         longest = self.model.train_length or self.model.max_length
         if self.batches.tokens_at_once < longest:

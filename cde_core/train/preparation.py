@@ -109,7 +109,8 @@ def _prepare(recipe: Recipe, say: Say) -> TrainingData:
     _refuse_settings_without_effect(recipe)
     pairs = read_pairs(recipe, say)
     negatives = recipe.batches.hard_negatives
-    if negatives and not pairs.first_negative[-1]:
+    mined = recipe.negatives.every_epochs and recipe.negatives.at_start
+    if negatives and not mined and not pairs.first_negative[-1]:
         raise ConfigError(
             f"batches.hard_negatives is {negatives}, but no pair has any; set it to 0, or name "
             "sources that have some."

@@ -3,6 +3,7 @@
     recipe.yaml       everything that decided it          metrics.jsonl   a line per step
     checkpoints/      the last ones, to continue from     model/          what came out
     result.json       the end: losses, scores, versions
+    negatives/        those that the model found itself, where the recipe asks for them
 
 A folder belongs to one recipe. The same recipe finds its run there and goes on; another is told
 what differs, and a folder of something else is left alone.
@@ -45,6 +46,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The last checkpoints."""
         return self.path / "checkpoints"
+
+    @property
+    def negatives(self) -> Path:
+        """Hard negatives that the model in training found, a folder for each time."""
+        return self.path / "negatives"
 
     def metrics(self, rank: int = 0) -> Path:
         """The log of a process; the first one's is the run's."""

@@ -44,6 +44,7 @@ from cde_core.train.optimiser import (
     set_learning_rate,
 )
 from cde_core.train.preparation import prepare
+from cde_core.train.rivals.refresh import Refresh
 from cde_core.train.run_folder import RunFolder
 from cde_core.train.starting_model import as_learner, starting_model
 
@@ -109,6 +110,9 @@ class Run:
             keep_graphs=not recipe.batches.gradient_cache,
             precision=getattr(torch, recipe.precision),
         )
+        self.negatives = Refresh(
+            recipe, self.data, folder.negatives, world, lambda line: _say(world, line)
+        )
         self.scores: dict[str, float] = {}
         self.done = self._go_back_to_the_last_checkpoint()
         if world.leads:
@@ -149,13 +153,18 @@ class Run:
 
     def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks]]:
         """The batches that are left; each is made while the one before is computed."""
-        steps = range(self.done, self.data.steps)
-        with ThreadPoolExecutor(1) as ahead:
-            coming = [ahead.submit(self._batch, step) for step in steps[:1]]
-            for step in steps:
-                now = coming.pop().result()
-                coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
-                yield now
+        for steps in self.negatives.stretches(self.done):
+            if self.negatives.are_to_be_found(steps.start):
+                if self.done:
+                    self._save()  # finding them takes long, and may be killed
+                self.negatives.find(steps.start, self.encoder)
+            self.negatives.use_those_of(steps.start)
+            with ThreadPoolExecutor(1) as ahead:
+                coming = [ahead.submit(self._batch, step) for step in steps[:1]]
+                for step in steps:
+                    now = coming.pop().result()
+                    coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
+                    yield now
 
     def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks]:
         model, settings = self.encoder.model, self.recipe.model
@@ -169,15 +178,15 @@ class Run:
             }
         plan = plan_batch(
             self.data.rows(step),
-            self.data.pairs,
+            self.negatives.pairs,
             step=step,
             seed=self.recipe.seed,
             hard_negatives=self.recipe.batches.hard_negatives,
             **context,
         )
         prefixes = self.recipe.data.prefixes if model.config.prefixes else None
-        texts = texts_of(plan, self.data.pairs, prefixes)
-        return plan, texts, self.data.filter.masks(plan, texts)
+        texts = texts_of(plan, self.negatives.pairs, prefixes)
+        return plan, texts, self.negatives.filter.masks(plan, texts)
 
     def _step(
         self, plan: BatchPlan, texts: BatchTexts, masks: Masks, log: MetricsLog, bar: TrainingBar

@@ -197,7 +197,7 @@ def texts_of(
             otherwise have those of search; None: no text has a prefix.
     """
     domains = [pairs.domains[number] for number in pairs.domain_of[plan.rows]]
-    of_domain = [_prefixes_of(domain, prefixes) for domain in domains]
+    of_domain = [prefixes_of(domain, prefixes) for domain in domains]
     return BatchTexts(
         queries=pairs.queries(plan.rows),
         documents=pairs.documents(plan.rows) + pairs.negatives(plan.negatives),
@@ -206,7 +206,8 @@ def texts_of(
     )
 
 
-def _prefixes_of(domain: str, prefixes: Mapping[str, tuple[str, str]] | None) -> tuple[str, str]:
+def prefixes_of(domain: str, prefixes: Mapping[str, tuple[str, str]] | None) -> tuple[str, str]:
+    """Prefix of queries and prefix of documents of a domain, from a mapping as `texts_of` takes."""
     if prefixes is None:
         return "", ""
     query, document = prefixes.get(domain) or prefixes.get("*") or PREFIXES

@@ -17,6 +17,7 @@ under it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -34,7 +35,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cde_core.errors import DataError
-from cde_core.train.data.text_files import INT64, Numbers, Texts, TextWriter, mapped, new_file
+from cde_core.train.data.text_files import (
+    INT64,
+    Numbers,
+    PickedTexts,
+    Texts,
+    TextWriter,
+    mapped,
+    new_file,
+)
 
 FORMAT = "cde_core pairs 1"
 ABOUT = "pairs.json"
@@ -80,7 +89,7 @@ class Pairs:
 
     _queries: Texts
     _documents: Texts
-    _negatives: Texts
+    _negatives: Texts | PickedTexts
 
     @classmethod
     def open(cls, folder: Path) -> Pairs:
@@ -129,6 +138,21 @@ class Pairs:
     def negatives(self, numbers: Numbers) -> list[str]:
         """Hard negatives by their numbers among all M, which `first_negative` tells."""
         return self._negatives.read(numbers)
+
+    def borrowing(self, negatives: NDArray[np.int64]) -> Pairs:
+        """The same pairs, whose only negatives are documents of other pairs.
+
+        Args:
+            negatives: Those pairs (N, n); -1 fills places that are left.
+        """
+        taken = negatives >= 0
+        content = np.ascontiguousarray(negatives, dtype="<i8").tobytes()
+        return dataclasses.replace(
+            self,
+            digest=hashlib.sha256(self.digest.encode() + content).hexdigest(),
+            first_negative=np.concatenate(([0], np.cumsum(taken.sum(axis=1)))),
+            _negatives=PickedTexts(self._documents, negatives[taken]),
+        )
 
     def _some(self, start: int, stop: int) -> Iterator[Pair]:
         """Pairs that stand beside each other."""

@@ -13,8 +13,8 @@ Layouts differ in a few columns and are told apart by them, row by row, whatever
     anchor, positive [, negative]             sentence-transformers' triples, as of all-nli
     sentence1, sentence2 [, score] [, label]  STS and paraphrases
     premise, hypothesis [, label]             natural language inference
-    text                                      texts alone, each paired with itself (SimCSE)
 
+A row with `text` alone is no pair, but serves where texts are paired with themselves (SimCSE).
 `score` says how alike the two are, on any scale; `label` names a class; `scores` are a teacher's
 logits of the document and of each negative, in this order.
 
@@ -41,10 +41,10 @@ LAYOUTS = (
     ("anchor", "positive"),
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
-    ("text", "text"),
 )
 """Columns of query and document; the first that a row has is its layout."""
 
+TEXT = "text"
 NEGATIVES = ("negatives", "negative", "neg")
 DOMAINS = ("domain", "dataset")
 SCORE, LABEL, SCORES, BGE_SCORES = "score", "label", "scores", ("pos_scores", "neg_scores")
@@ -52,7 +52,7 @@ COLUMNS = frozenset(
     {
         *(name for two in LAYOUTS for name in two),
         *(*NEGATIVES, *DOMAINS),
-        *(SCORE, LABEL, SCORES, *BGE_SCORES),
+        *(SCORE, LABEL, SCORES, *BGE_SCORES, TEXT),
     }
 )
 
@@ -66,6 +66,9 @@ class BadRow:
 
     why: str
     """What is wrong with it."""
+
+    alone: Pair | None = None
+    """Where it holds a text alone, that text with itself: no pair, unless those are wanted."""
 
 
 class NotAPair(Exception):
@@ -86,7 +89,18 @@ def pair_or_bad(row: object, domain: str, place: object, unit: str, number: int)
     try:
         return pair_of(row, domain=domain)
     except NotAPair as error:
-        return BadRow(f"{place}, {unit} {number}", str(error))
+        return BadRow(f"{place}, {unit} {number}", str(error), _alone(row, domain))
+
+
+def _alone(row: object, domain: str) -> Pair | None:
+    """The text of a row that has no columns of a pair, with itself."""
+    if not isinstance(row, Mapping) or is_layout(row) or TEXT not in row:
+        return None
+    try:
+        text = _text(row, TEXT)
+        return Pair(text, text, domain=_domain(row) or domain)
+    except NotAPair:
+        return None
 
 
 def pair_of(row: object, *, domain: str) -> Pair:
@@ -111,7 +125,7 @@ def pair_of(row: object, *, domain: str) -> Pair:
     negatives, scores = _negatives(row)
     return Pair(
         query=_text(row, query),
-        document=_text(row, document) if query == document else _document(row, document),
+        document=_document(row, document),
         negatives=negatives,
         domain=_domain(row) or domain,
         score=None if row.get(SCORE) is None else _number(row[SCORE], SCORE),

@@ -210,7 +210,9 @@ def _chosen(
     source: Source, count: SourceCount, wanted: _Wanted, domains: set[str]
 ) -> Iterator[Pair]:
     """The pairs of one source that are wanted; counts them all, and collects their domains."""
-    for row in source.read():
+    for found in source.read():
+        row = found.alone if isinstance(found, BadRow) and wanted.twice else None
+        row = row or found
         if isinstance(row, BadRow):
             _count_bad(row, count, skip=wanted.skip_bad_rows)
             continue

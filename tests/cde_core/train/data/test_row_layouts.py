@@ -48,7 +48,6 @@ from cde_core.train.data.row_layouts import NotAPair, pair_of
             Pair("a", "b", (), "file", score=4.0),
         ),
         ({"premise": "a", "hypothesis": "b", "label": 2}, Pair("a", "b", (), "file", label="2")),
-        ({"text": "a"}, Pair("a", "a", (), "file")),
     ],
 )
 def test_a_layout_is_known_by_its_columns(row: dict[str, Any], pair: Pair):

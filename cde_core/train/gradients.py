@@ -275,8 +275,13 @@ def _part(
         # Other processes' answers are no columns here, and neither are their owners.
         columns, teacher = columns.among(documents), teacher[documents]
 
+    precision = torch.get_autocast_dtype(device.type)
+    lowered = torch.is_autocast_enabled(device.type)
+
     def masked() -> Tensor | None:
-        ignored = masks(queries.numpy())
+        # At the batch's precision, not the objective's: what runs so far ignored depends on it.
+        with torch.autocast(device.type, dtype=precision, enabled=lowered):
+            ignored = masks(queries.numpy())
         if ignored is None:
             return None
         return (ignored if documents is None else ignored[:, documents]).to(device)

@@ -66,6 +66,18 @@ INDIFFERENT = (
 )
 """Fields that do not decide the weights."""
 
+LATER = (
+    "data.twice",
+    "loss.objective",
+    "loss.dimensions",
+    "loss.dimension_weights",
+    "loss.labels",
+    "loss.contrastive_weight",
+    "loss.teacher_temperature",
+)
+"""Fields that older runs were made without; at their defaults they change nothing of what those
+did, so the runs are still found to be their recipes'."""
+
 SHORT = {"--skip-bad-rows": "--data.skip-bad-rows"}
 """Options that may be written without their section."""
 
@@ -151,6 +163,10 @@ def digest(recipe: Recipe) -> str:
     device, `name` and `about`.
     """
     values = {name: v for name, v in plain(recipe).items() if name not in INDIFFERENT}
+    defaults = plain(Recipe())
+    for section, name in (dotted.split(".") for dotted in LATER):
+        if values[section][name] == defaults[section][name]:
+            del values[section][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 

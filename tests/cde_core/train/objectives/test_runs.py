@@ -165,6 +165,16 @@ def test_texts_alone_are_trained_on(recipe_for, tmp_path):
     assert all(row["loss"] > 0 for row in metrics_of(tmp_path / "run"))
 
 
+def test_a_model_that_reads_context_learns_them_too(recipe_for, tmp_path):
+    context = {"kind": "contextual", "context_documents": 4, "max_length": 16}
+    start = recipe_for("cosent").model.backbone
+    for objective in ("cosent", "classification"):
+        recipe = recipe_for(objective, model={**context, "backbone": start}, steps=2)
+        train(placed(recipe, tmp_path / objective))
+        assert all(np.isfinite(row["loss"]) for row in metrics_of(tmp_path / objective))
+        assert load(tmp_path / objective / "model", device="cpu").context_size == 4
+
+
 def found_by_first(folder, kept):
     """Share of new queries whose nearest of 30 new documents is of their subject."""
     rng = np.random.default_rng(1)

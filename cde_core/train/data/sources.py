@@ -211,8 +211,9 @@ def _chosen(
 ) -> Iterator[Pair]:
     """The pairs of one source that are wanted; counts them all, and collects their domains."""
     for found in source.read():
-        row = found.alone if isinstance(found, BadRow) and wanted.twice else None
-        row = row or found
+        row: Pair | BadRow = found
+        if isinstance(found, BadRow) and found.alone and wanted.twice:
+            row = found.alone
         if isinstance(row, BadRow):
             _count_bad(row, count, skip=wanted.skip_bad_rows)
             continue

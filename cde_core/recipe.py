@@ -74,7 +74,9 @@ INDIFFERENT = (
 
 ADDED = (
     *("task", "spans.share", "spans.mean_length", "optimiser.final_learning_rate"),
-    *("model.characters_per_token", "model.pooling", "model.positions"),
+    *("model.characters_per_token", "model.pooling", "model.positions", "data.twice"),
+    *("loss.objective", "loss.dimensions", "loss.dimension_weights", "loss.labels"),
+    *("loss.contrastive_weight", "loss.teacher_temperature"),
     *(f"model.scratch.{field.name}" for field in dataclasses.fields(ScratchConfig)),
     *(f"negatives.{field.name}" for field in dataclasses.fields(NegativesConfig)),
 )

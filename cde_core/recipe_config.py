@@ -47,6 +47,10 @@ class DataConfig:
     most_per_source: int = 0
     """Pairs read of every source, from its beginning; 0: all."""
 
+    twice: bool = False
+    """Pair every text, query or document, with itself, and leave out all else: unsupervised SimCSE,
+    where model.dropout makes the two differ."""
+
     prefixes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Prefix of queries and prefix of documents, by domain; "*" is every other domain. By default
     search_query: and search_document:, where the model has prefixes."""
@@ -354,15 +358,57 @@ class NegativesConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossConfig:
-    """The contrastive loss."""
+    """What training lowers."""
 
     __pydantic_config__ = STRICT
 
+    objective: Literal["contrastive", "cosent", "classification", "distillation"] = "contrastive"
+    """contrastive: pick each query's answer out of the batch. cosent: order pairs as their score
+    does. classification: tell each pair's label from (u, v, |u - v|). distillation: rank each
+    query's own documents as a teacher's scores do, and contrast as well."""
+
     temperature: float = 0.02
-    """What cosines are divided by; smaller means sharper."""
+    """What cosines are divided by; smaller means sharper. Classification has none."""
+
+    dimensions: tuple[int, ...] = ()
+    """Lower the sum of the objective over the first so many dimensions (Matryoshka), such as 384,
+    128 and 32; none: over all dimensions alone, which are to be named too where some are."""
+
+    dimension_weights: tuple[float, ...] = ()
+    """Weights in that sum, one for each of dimensions; none: 1."""
+
+    labels: tuple[str, ...] = ()
+    """Classes that the pairs have, and no others, for classification; none: those that they
+    have."""
+
+    contrastive_weight: float = 0.2
+    """Of the contrastive part in distillation; 0: none."""
+
+    teacher_temperature: float = 1.0
+    """What a teacher's scores are divided by in distillation."""
 
     def __post_init__(self) -> None:
         _positive("loss.temperature", self.temperature, such_as="0.02")
+        _positive("loss.teacher_temperature", self.teacher_temperature, such_as="1")
+        _at_least("loss.contrastive_weight", self.contrastive_weight, 0)
+        for kept in self.dimensions:
+            _at_least("loss.dimensions", kept, 1)
+        if len({*self.dimensions}) < len(self.dimensions):
+            raise ConfigError(
+                f"loss.dimensions is {', '.join(map(str, self.dimensions))}; name each once."
+            )
+        if self.dimension_weights and len(self.dimension_weights) != len(self.dimensions):
+            raise ConfigError(
+                f"loss.dimension_weights has {len(self.dimension_weights)} weights for "
+                f"{len(self.dimensions)} loss.dimensions; give one for each, or none."
+            )
+        for weight in self.dimension_weights:
+            _positive("loss.dimension_weights", weight, such_as="1")
+        if self.labels and self.objective != "classification":
+            raise ConfigError(
+                f"loss.labels are for classification, but loss.objective is {self.objective}; "
+                "leave one of them out."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -567,11 +613,42 @@ class Recipe:
                 "batches.hard_negatives is 0, so no step would use one; set it to "
                 f"{self.negatives.per_query}."
             )
+        self._check_objective()
         longest = self.model.train_length or self.model.max_length
         if self.batches.tokens_at_once < longest:
             raise ConfigError(
                 f"batches.tokens_at_once is {self.batches.tokens_at_once}, but one text may have "
                 f"{longest} tokens; the least that works is {longest}."
+            )
+
+    def _check_objective(self) -> None:
+        """An objective and the batches that it needs."""
+        objective, negatives = self.loss.objective, self.batches.hard_negatives
+        if objective in ("cosent", "classification") and negatives:
+            raise ConfigError(
+                f"batches.hard_negatives is {negatives}, but loss.objective {objective} looks at "
+                "no negatives; set it to 0."
+            )
+        if objective == "distillation" and not negatives:
+            raise ConfigError(
+                "batches.hard_negatives is 0, but loss.objective distillation ranks an answer "
+                "among hard negatives; the least that works is 1."
+            )
+        if objective == "distillation" and self.negatives.every_epochs:
+            raise ConfigError(
+                f"negatives.every_epochs is {self.negatives.every_epochs}, but loss.objective "
+                "distillation needs a teacher's scores, which negatives found in training have "
+                "not; set it to 0."
+            )
+        if self.data.twice and (objective != "contrastive" or negatives):
+            raise ConfigError(
+                f"data.twice is true, which leaves texts alone, but loss.objective is {objective} "
+                f"and batches.hard_negatives {negatives}; it works with contrastive and 0."
+            )
+        if self.data.twice and not self.model.dropout:
+            raise ConfigError(
+                "model.dropout is 0, so the two passes over a text that data.twice asks for would "
+                "be the same; set it to 0.1."
             )
 
 

@@ -90,16 +90,19 @@ class TrainingBar:
         self._file = sys.stderr if file is None else file
         self._bar = _bar(steps, done, self._file) if self._file.isatty() else None
 
-    def update(self, step: int, *, loss: float, accuracy: float, pairs_per_second: float) -> None:
+    def update(
+        self, step: int, *, loss: float, shares: Mapping[str, float], pairs_per_second: float
+    ) -> None:
         """Say how a step went.
 
         Args:
             step: Steps done, this one included.
-            loss: Of this step's batch, in nats.
-            accuracy: Share of queries, from 0 to 1, whose own document scored highest.
+            loss: Of this step's batch.
+            shares: What else to show, from 0 to 1, such as {"accuracy": 0.5}.
             pairs_per_second: Speed.
         """
-        said = f"loss {loss:.4f} · accuracy {accuracy:.1%} · {pairs_per_second:,.0f} {self._unit}/s"
+        parts = [f"loss {loss:.4f}", *(f"{name} {share:.1%}" for name, share in shares.items())]
+        said = " · ".join([*parts, f"{pairs_per_second:,.0f} {self._unit}/s"])
         if self._bar is not None:
             self._bar.set_postfix_str(said, refresh=False)
             self._bar.update(step - self._bar.n)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,9 @@ from cde_core.train.distributed import World
 LOCK = ".lock"
 LAST_STEPS = 20
 """Steps over which the final loss and accuracy are averaged."""
+
+NO_RESULT = {"step", "ignored", "gradient_norm", "learning_rate", "seconds"}
+"""What of a step is no sign of what was learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,7 @@ class RunFolder:
             "recipe_digest": digest(recipe),
             "steps": steps,
             "pairs": pairs,
-            "loss": sum(row["loss"] for row in last) / len(last),
-            "accuracy": sum(row["accuracy"] for row in last) / len(last),
+            **_means(last),
             "scores": dict(scores),
             "seconds": sum(row["seconds"] for row in rows),
             "device": device,
@@ -150,6 +152,16 @@ class RunFolder:
     @property
     def _result(self) -> Path:
         return self.path / "result.json"
+
+
+def _means(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """The loss and what else the objective tells, each over the steps that have it."""
+    means: dict[str, float | None] = {}
+    for name in rows[-1]:
+        if name not in NO_RESULT:
+            known = [value for row in rows if (value := row.get(name)) is not None]
+            means[name] = sum(known) / len(known) if known else None
+    return means
 
 
 def _write(path: Path, text: str) -> None:

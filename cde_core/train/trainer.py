@@ -30,13 +30,21 @@ from cde_core.model.checkpoint import save
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.plugins import plugin
 from cde_core.recipe import Recipe, digest
-from cde_core.train.batching.batches import BatchPlan, BatchTexts, plan_batch, texts_of
+from cde_core.train.batching.batches import (
+    BatchPlan,
+    BatchTexts,
+    judged_of,
+    plan_batch,
+    texts_of,
+)
 from cde_core.train.batching.filtering import Masks
 from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
 from cde_core.train.distributed import World
 from cde_core.train.gradients import BatchLoss, HowToCompute, batch_gradient
 from cde_core.train.interruptions import Interruptions
 from cde_core.train.log import MetricsLog, TrainingBar
+from cde_core.train.objectives.chosen import objective_for
+from cde_core.train.objectives.objective import Judged
 from cde_core.train.optimiser import (
     clip_gradients,
     learning_rate_at,
@@ -94,7 +102,13 @@ class Run:
         )
         self.encoder.model.to(world.device)
         self.learner = as_learner(self.encoder, recipe.model)
-        self.parameters = list(self.encoder.model.parameters())
+        self.objective = objective_for(
+            recipe.loss,
+            width=self.encoder.dimension,
+            classes=len(self.data.pairs.labels),
+            seed=recipe.seed,
+        ).to(world.device)
+        self.parameters = [*self.encoder.model.parameters(), *self.objective.parameters()]
         chosen = recipe.optimiser
         self.optimiser = make_optimiser(
             self.encoder.model,
@@ -104,6 +118,7 @@ class Run:
             betas=chosen.betas,
             epsilon=chosen.epsilon,
             freeze=_frozen(recipe),
+            objective=self.objective,
         )
         self.how = HowToCompute(
             tokens_at_once=recipe.batches.tokens_at_once,
@@ -124,8 +139,8 @@ class Run:
             if self.done == 0 and self.recipe.evaluation.at_start:
                 self._evaluate(log, bar)
             self.encoder.model.train()
-            for plan, texts, masks in self._batches():
-                self._step(plan, texts, masks, log, bar)
+            for plan, texts, masks, judged in self._batches():
+                self._step(plan, texts, masks, judged, log, bar)
                 if self._evaluates_now():
                     self._evaluate(log, bar)
                 asked = interruptions.anywhere(self.world)
@@ -151,7 +166,7 @@ class Run:
         file = sys.stderr if self.world.leads else Path(os.devnull).open("w")
         return TrainingBar(self.data.steps, done=self.done, file=file)
 
-    def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks]]:
+    def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks, Judged]]:
         """The batches that are left; each is made while the one before is computed."""
         for steps in self.negatives.stretches(self.done):
             if self.negatives.are_to_be_found(steps.start):
@@ -166,7 +181,7 @@ class Run:
                     coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
                     yield now
 
-    def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks]:
+    def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks, Judged]:
         model, settings = self.encoder.model, self.recipe.model
         context: dict[str, Any] = {}
         if isinstance(model, ContextualEncoder):
@@ -185,11 +200,19 @@ class Run:
             **context,
         )
         prefixes = self.recipe.data.prefixes if model.config.prefixes else None
-        texts = texts_of(plan, self.negatives.pairs, prefixes)
-        return plan, texts, self.negatives.filter.masks(plan, texts)
+        pairs = self.negatives.pairs
+        texts = texts_of(plan, pairs, prefixes)
+        masks = self.negatives.filter.masks(plan, texts)
+        return plan, texts, masks, judged_of(plan, pairs)
 
     def _step(
-        self, plan: BatchPlan, texts: BatchTexts, masks: Masks, log: MetricsLog, bar: TrainingBar
+        self,
+        plan: BatchPlan,
+        texts: BatchTexts,
+        masks: Masks,
+        judged: Judged,
+        log: MetricsLog,
+        bar: TrainingBar,
     ) -> None:
         started = time.perf_counter()
         torch.manual_seed(_seed(self.recipe.seed, plan.step, self.world.rank))
@@ -199,7 +222,8 @@ class Run:
             plan,
             texts,
             masks,
-            temperature=self.recipe.loss.temperature,
+            objective=self.objective,
+            judged=judged,
             share_negatives=self.recipe.batches.share_negatives,
             how=self.how,
             world=self.world,
@@ -222,7 +246,7 @@ class Run:
         bar.update(
             self.done,
             loss=report.loss,
-            accuracy=report.accuracy,
+            shares=dict(list(report.measures.items())[:1]),
             pairs_per_second=len(plan.rows) / seconds,
         )
 
@@ -250,7 +274,7 @@ class Run:
                 f"The data of {self.folder.path} changed since its run began, so it cannot go on; "
                 "restore the data, or name another --output."
             )
-        checkpoint.restore(self.encoder, self.optimiser)
+        checkpoint.restore(self.encoder, self.optimiser, self.objective)
         self.scores = dict(checkpoint.extra.get("scores", {}))
         _say(self.world, f"going on after step {checkpoint.step:,}")
         return checkpoint.step
@@ -269,6 +293,7 @@ class Run:
                 recipe_digest=self.digest,
                 extra={"scores": self.scores, "pairs": self.data.pairs.digest},
                 keep=self.recipe.checkpoints.keep,
+                objective=self.objective,
             )
         self.world.wait()
 
@@ -322,8 +347,7 @@ def _say(world: World, line: str) -> None:
 def _metrics(report: BatchLoss, norm: float, rate: float, seconds: float) -> dict[str, float]:
     return {
         "loss": report.loss,
-        "accuracy": report.accuracy,
-        "ignored": report.ignored,
+        **report.measures,
         "gradient_norm": norm,
         "learning_rate": rate,
         "seconds": seconds,

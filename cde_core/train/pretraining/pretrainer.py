@@ -181,7 +181,7 @@ class LanguageRun:
         bar.update(
             self.done,
             loss=report.loss,
-            accuracy=report.accuracy,
+            shares={"accuracy": report.accuracy},
             pairs_per_second=recipe.batches.size / seconds,
         )
 

@@ -121,14 +121,14 @@ def mined_in_cache(
 
 
 def with_negatives(pairs: Pairs, negatives: Numbers) -> Iterator[Pair]:
-    """Pairs with the documents of other pairs (N, n) as their only negatives."""
+    """Pairs with the documents of other pairs (N, n) as their only negatives, of no teacher."""
     stream = iter(pairs)
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         own = negatives[start : start + PAIRS_AT_ONCE]
         texts = iter(pairs.documents(own[own >= 0]))
         for count in (own >= 0).sum(axis=1):
             those = tuple(next(texts) for _ in range(count))
-            yield dataclasses.replace(next(stream), negatives=those)
+            yield dataclasses.replace(next(stream), negatives=those, scores=())
 
 
 def _negatives(group: Group, reading: Reading, settings: Mining) -> Answer:

@@ -4,6 +4,8 @@ cde-train RECIPE.yaml [--steps 40 --output DIR]     train; the same again contin
 cde-train run       the same by name; the folder of a started run continues it
 cde-train data      read pairs, and say what they are
 cde-train cluster   cluster a recipe's pairs, and show some clusters
+cde-train filter    keep the pairs that a model agrees with
+cde-train mine      give pairs hard negatives
 cde-train sweep     train a recipe for every cell of a grid
 cde-train recipes   what the recipes of a folder are about
 cde-train init      an untrained two-stage model out of pretrained encoders
@@ -27,12 +29,13 @@ from pathlib import Path
 import tyro
 
 from cde_core.commands.models import difference, export, init
+from cde_core.commands.selection import filter, mine
 from cde_core.commands.training import cluster, data, recipes, run, sweep
 from cde_core.errors import CdeError, ConfigError, did_you_mean
 
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: command
-    for command in (run, data, cluster, sweep, recipes, init, export, difference)
+    for command in (run, data, cluster, filter, mine, sweep, recipes, init, export, difference)
 }
 
 DESCRIPTION = """Train text encoders that read their corpus first.

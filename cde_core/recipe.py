@@ -30,8 +30,11 @@ from cde_core.recipe_config import (
     FilterConfig,
     LossConfig,
     ModelConfig,
+    NegativesConfig,
     OptimiserConfig,
     Recipe,
+    ScratchConfig,
+    SpansConfig,
 )
 from cde_core.recipe_values import flat, merged, plain, require_known, shown, validated
 
@@ -44,8 +47,11 @@ __all__ = [
     "FilterConfig",
     "LossConfig",
     "ModelConfig",
+    "NegativesConfig",
     "OptimiserConfig",
     "Recipe",
+    "ScratchConfig",
+    "SpansConfig",
     "differences",
     "digest",
     "read_mapping",
@@ -65,6 +71,17 @@ INDIFFERENT = (
     "tensorboard",
 )
 """Fields that do not decide the weights."""
+
+ADDED = (
+    *("task", "spans.share", "spans.mean_length", "optimiser.final_learning_rate"),
+    *("model.characters_per_token", "model.pooling", "model.positions", "data.twice"),
+    *("loss.objective", "loss.dimensions", "loss.dimension_weights", "loss.labels"),
+    *("loss.contrastive_weight", "loss.teacher_temperature"),
+    *(f"model.scratch.{field.name}" for field in dataclasses.fields(ScratchConfig)),
+    *(f"negatives.{field.name}" for field in dataclasses.fields(NegativesConfig)),
+)
+"""Fields that came after runs were made: where they are as by default, they are not in a digest, so
+that such runs are still what they were."""
 
 SHORT = {"--skip-bad-rows": "--data.skip-bad-rows"}
 """Options that may be written without their section."""
@@ -151,7 +168,19 @@ def digest(recipe: Recipe) -> str:
     device, `name` and `about`.
     """
     values = {name: v for name, v in plain(recipe).items() if name not in INDIFFERENT}
+    _leave_out(values, {name: v for name, v in flat(plain(Recipe())) if name in ADDED})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _leave_out(values: dict[str, Any], defaults: Mapping[str, Any], before: str = "") -> None:
+    """Take fields out of nested values where they are as by default, and sections left empty."""
+    for name, value in list(values.items()):
+        if isinstance(value, dict):
+            _leave_out(value, defaults, f"{before}{name}.")
+            if not value and any(added.startswith(f"{before}{name}.") for added in defaults):
+                del values[name]
+        elif f"{before}{name}" in defaults and value == defaults[f"{before}{name}"]:
+            del values[name]
 
 
 def differences(a: Recipe, b: Recipe) -> list[str]:

@@ -47,6 +47,10 @@ class DataConfig:
     most_per_source: int = 0
     """Pairs read of every source, from its beginning; 0: all."""
 
+    twice: bool = False
+    """Pair every text, query or document, with itself, and leave out all else: unsupervised SimCSE,
+    where model.dropout makes the two differ."""
+
     prefixes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Prefix of queries and prefix of documents, by domain; "*" is every other domain. By default
     search_query: and search_document:, where the model has prefixes."""
@@ -59,6 +63,36 @@ class DataConfig:
                 f"data.only_domains and data.exclude_domains both name {both[0]!r}; "
                 "take it out of one of them."
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScratchConfig:
+    """A T5 of random weights, in place of the backbone's own."""
+
+    __pydantic_config__ = STRICT
+
+    hidden: int = 0
+    """Width of its rows; 0: there is none, and the backbone's weights are taken."""
+
+    layers: int = 4
+    """Layers of its encoder, and of its decoder."""
+
+    heads: int = 4
+    """Attention heads per layer."""
+
+    head_width: int = 32
+    """Width of one head."""
+
+    intermediate: int = 512
+    """Width inside the feed-forward part."""
+
+    activation: Literal["relu", "geglu", "swiglu"] = "geglu"
+    """Of the feed-forward part; the last two are gated, as in T5 1.1."""
+
+    def __post_init__(self) -> None:
+        _at_least("model.scratch.hidden", self.hidden, 0)
+        for name in ("layers", "heads", "head_width", "intermediate"):
+            _at_least(f"model.scratch.{name}", getattr(self, name), 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +110,17 @@ class ModelConfig:
 
     first_stage: str = ""
     """The same for the first stage; empty: the same backbone, with weights of its own."""
+
+    scratch: ScratchConfig = field(default_factory=ScratchConfig)
+    """A T5 of random weights instead, which reads the backbone's tokens."""
+
+    pooling: Literal["", "mean", "cls", "max", "lasttoken", "weightedmean", "decoder"] = ""
+    """What makes a biencoder's vector out of its rows; decoder: the first row of T5's decoder.
+    Empty: as the backbone does."""
+
+    positions: Literal["", "rotary"] = ""
+    """rotary: a T5's learned bias gives way to rotary positions, which are stretched to max_length
+    (NTK-aware). Empty: as the backbone has them."""
 
     layers: int = 0
     """Layers kept of the backbone, from the bottom; 0: all."""
@@ -154,6 +199,11 @@ class ModelConfig:
         if not self.backbone:
             raise ConfigError(
                 "model.backbone is empty; name a folder, a model on the hub, or minilm."
+            )
+        if self.kind == "contextual" and self.pooling not in ("", "mean"):
+            raise ConfigError(
+                f"model.pooling is {self.pooling}, but a contextual model pools by mean alone; "
+                "leave model.pooling out, or set model.kind to biencoder."
             )
         for name in ("sequence_dropout", "whole_context_dropout"):
             if self.kind == "contextual" and getattr(self, name) and not self.null_context:
@@ -270,16 +320,116 @@ class FilterConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossConfig:
-    """The contrastive loss."""
+class NegativesConfig:
+    """Hard negatives that the model under training finds itself, again and again (ANCE).
+
+    They replace those of the data; batches.hard_negatives says how many of them a step uses.
+    """
 
     __pydantic_config__ = STRICT
 
+    every_epochs: int = 0
+    """Epochs after which they are found again; 0: those of the data stay."""
+
+    at_start: bool = True
+    """Whether the model that training starts from finds the first; false: those are the data's."""
+
+    per_query: int = 9
+    """How many are kept of each pair."""
+
+    depth: int = 200
+    """Documents of the pair's domain that are looked at, the highest-ranked."""
+
+    choose: Literal["highest", "drawn"] = "highest"
+    """Of those that are no answers, the highest-ranked, or some by chance, as in ANCE."""
+
+    margin: float | None = None
+    """A document leaves where it scores at least the answer's score plus this, such as -0.05."""
+
+    def __post_init__(self) -> None:
+        _at_least("negatives.every_epochs", self.every_epochs, 0)
+        _at_least("negatives.per_query", self.per_query, 1)
+        _at_least("negatives.depth", self.depth, self.per_query + 1)
+        if self.margin is not None and not math.isfinite(self.margin):
+            raise ConfigError(
+                f"negatives.margin is {self.margin}; it must be a number, such as -0.05."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossConfig:
+    """What training lowers."""
+
+    __pydantic_config__ = STRICT
+
+    objective: Literal["contrastive", "cosent", "classification", "distillation"] = "contrastive"
+    """contrastive: pick each query's answer out of the batch. cosent: order pairs as their score
+    does. classification: tell each pair's label from (u, v, |u - v|). distillation: rank each
+    query's own documents as a teacher's scores do, and contrast as well."""
+
     temperature: float = 0.02
-    """What cosines are divided by; smaller means sharper."""
+    """What cosines are divided by; smaller means sharper. Classification has none."""
+
+    dimensions: tuple[int, ...] = ()
+    """Lower the sum of the objective over the first so many dimensions (Matryoshka), such as 384,
+    128 and 32; none: over all dimensions alone, which are to be named too where some are."""
+
+    dimension_weights: tuple[float, ...] = ()
+    """Weights in that sum, one for each of dimensions; none: 1."""
+
+    labels: tuple[str, ...] = ()
+    """Classes that the pairs have, and no others, for classification; none: those that they
+    have."""
+
+    contrastive_weight: float = 0.2
+    """Of the contrastive part in distillation; 0: none."""
+
+    teacher_temperature: float = 1.0
+    """What a teacher's scores are divided by in distillation."""
 
     def __post_init__(self) -> None:
         _positive("loss.temperature", self.temperature, such_as="0.02")
+        _positive("loss.teacher_temperature", self.teacher_temperature, such_as="1")
+        _at_least("loss.contrastive_weight", self.contrastive_weight, 0)
+        for kept in self.dimensions:
+            _at_least("loss.dimensions", kept, 1)
+        if len({*self.dimensions}) < len(self.dimensions):
+            raise ConfigError(
+                f"loss.dimensions is {', '.join(map(str, self.dimensions))}; name each once."
+            )
+        if self.dimension_weights and len(self.dimension_weights) != len(self.dimensions):
+            raise ConfigError(
+                f"loss.dimension_weights has {len(self.dimension_weights)} weights for "
+                f"{len(self.dimensions)} loss.dimensions; give one for each, or none."
+            )
+        for weight in self.dimension_weights:
+            _positive("loss.dimension_weights", weight, such_as="1")
+        if self.labels and self.objective != "classification":
+            raise ConfigError(
+                f"loss.labels are for classification, but loss.objective is {self.objective}; "
+                "leave one of them out."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpansConfig:
+    """What is cut out of texts, where the task is span-corruption."""
+
+    __pydantic_config__ = STRICT
+
+    share: float = 0.15
+    """Of a text's tokens."""
+
+    mean_length: float = 3.0
+    """Tokens of a span, on average."""
+
+    def __post_init__(self) -> None:
+        _positive("spans.share", self.share, such_as="0.15")
+        _probability("spans.share", self.share)
+        if not 1 <= self.mean_length < math.inf:
+            raise ConfigError(
+                f"spans.mean_length is {self.mean_length}; the least that works is 1."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -306,8 +456,11 @@ class OptimiserConfig:
     warmup: int = 1000
     """Steps in which the learning rate rises from 0."""
 
-    schedule: Literal["linear", "constant"] = "linear"
-    """After that: linearly to 0 at the last step, or constant."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """After that: linearly, or as a cosine, to final_learning_rate at the end; or constant."""
+
+    final_learning_rate: float = 0.0
+    """What the learning rate falls to; that of new parts falls by the same factor."""
 
     clip: float = 1.0
     """Longest gradient, over all parameters; 0: any."""
@@ -315,8 +468,16 @@ class OptimiserConfig:
     def __post_init__(self) -> None:
         _positive("optimiser.learning_rate", self.learning_rate, such_as="2e-5")
         _positive("optimiser.epsilon", self.epsilon, such_as="1e-8")
-        for name in ("new_learning_rate", "weight_decay", "warmup", "clip"):
+        for name in (
+            *("new_learning_rate", "final_learning_rate"),
+            *("weight_decay", "warmup", "clip"),
+        ):
             _at_least(f"optimiser.{name}", getattr(self, name), 0)
+        if self.final_learning_rate > self.learning_rate:
+            raise ConfigError(
+                f"optimiser.final_learning_rate is {self.final_learning_rate}, above the "
+                f"optimiser.learning_rate of {self.learning_rate}; it cannot fall to that."
+            )
         for beta in self.betas:
             _probability("optimiser.betas", beta)
 
@@ -381,8 +542,14 @@ class Recipe:
     output: Path | None = None
     """Folder of everything that the run writes; by default runs/NAME."""
 
+    task: Literal["contrastive", "span-corruption"] = "contrastive"
+    """What is learnt: which document answers a query; or, by a T5 with its decoder, to fill in what
+    was cut out of texts. The second takes the texts of data.sources, the documents of pairs or a
+    whole corpus, and ignores clusters, filter and loss; batches.size counts windows of
+    model.max_length tokens."""
+
     seed: int = 0
-    """Of new weights, packing, context draws and dropout."""
+    """Of new weights, packing, context draws, spans and dropout."""
 
     epochs: int = 1
     """How often every pair is seen."""
@@ -411,8 +578,14 @@ class Recipe:
     filter: FilterConfig = field(default_factory=FilterConfig)
     """Which documents are no negatives."""
 
+    negatives: NegativesConfig = field(default_factory=NegativesConfig)
+    """Hard negatives from the model under training."""
+
     loss: LossConfig = field(default_factory=LossConfig)
     """The loss."""
+
+    spans: SpansConfig = field(default_factory=SpansConfig)
+    """What is cut out of texts."""
 
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     """The optimiser."""
@@ -434,11 +607,48 @@ class Recipe:
             raise ConfigError(
                 f"device is {self.device!r}; it can be auto, cpu, cuda, cuda:1 or mps."
             )
+        if self.negatives.every_epochs and not self.batches.hard_negatives:
+            raise ConfigError(
+                f"negatives.every_epochs is {self.negatives.every_epochs}, but "
+                "batches.hard_negatives is 0, so no step would use one; set it to "
+                f"{self.negatives.per_query}."
+            )
+        self._check_objective()
         longest = self.model.train_length or self.model.max_length
         if self.batches.tokens_at_once < longest:
             raise ConfigError(
                 f"batches.tokens_at_once is {self.batches.tokens_at_once}, but one text may have "
                 f"{longest} tokens; the least that works is {longest}."
+            )
+
+    def _check_objective(self) -> None:
+        """An objective and the batches that it needs."""
+        objective, negatives = self.loss.objective, self.batches.hard_negatives
+        if objective in ("cosent", "classification") and negatives:
+            raise ConfigError(
+                f"batches.hard_negatives is {negatives}, but loss.objective {objective} looks at "
+                "no negatives; set it to 0."
+            )
+        if objective == "distillation" and not negatives:
+            raise ConfigError(
+                "batches.hard_negatives is 0, but loss.objective distillation ranks an answer "
+                "among hard negatives; the least that works is 1."
+            )
+        if objective == "distillation" and self.negatives.every_epochs:
+            raise ConfigError(
+                f"negatives.every_epochs is {self.negatives.every_epochs}, but loss.objective "
+                "distillation needs a teacher's scores, which negatives found in training have "
+                "not; set it to 0."
+            )
+        if self.data.twice and (objective != "contrastive" or negatives):
+            raise ConfigError(
+                f"data.twice is true, which leaves texts alone, but loss.objective is {objective} "
+                f"and batches.hard_negatives {negatives}; it works with contrastive and 0."
+            )
+        if self.data.twice and not self.model.dropout:
+            raise ConfigError(
+                "model.dropout is 0, so the two passes over a text that data.twice asks for would "
+                "be the same; set it to 0.1."
             )
 
 

@@ -95,12 +95,13 @@ def load_tokenizer(places: Sequence[str | Path]) -> Tokenizer:
 
 def _through_transformers(place: str) -> Tokenizer | None:
     """A tokenizer in an older form, or on the hub; None if there is none."""
-    if Path(place).is_dir() and not (Path(place) / "vocab.txt").is_file():
+    older = ("vocab.txt", "spiece.model")
+    if Path(place).is_dir() and not any((Path(place) / name).is_file() for name in older):
         return None
     from transformers import AutoTokenizer
 
     try:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(place).backend_tokenizer
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, ImportError):
         return None
     return tokenizer

@@ -58,13 +58,13 @@ def init(
     """
     from cde_core.model.checkpoint import load, save  # imports torch; --help must not wait for it
     from cde_core.model.config import ContextualConfig
-    from cde_core.model.initialise import contextual_from
+    from cde_core.model.initialise import contextual_from, stage_config
 
     second = load(backbone, device="cpu")
     first = load(first_stage, device="cpu") if first_stage else second
     config = ContextualConfig(
-        first=first.model.backbone.config,
-        second=second.model.backbone.config,
+        first=stage_config(first),
+        second=stage_config(second),
         context_documents=context_documents,
         tokens_per_document=tokens_per_document,
         soft_prompts=soft_prompts,

@@ -38,7 +38,10 @@ def run(recipe: Named, /, *, fields: Fields = ()) -> None:
         fields: Such as --steps 40 --batches.size 64.
     """
     chosen = _recipe(recipe, fields)
-    from cde_core.train.trainer import train  # imports torch; --help must not wait for it
+    if chosen.task == "span-corruption":
+        from cde_core.train.pretraining.pretrainer import pretrain as train
+    else:
+        from cde_core.train.trainer import train  # imports torch; --help must not wait for it
 
     model = train(chosen)
     if os.environ.get("RANK", "0") == "0":

@@ -81,7 +81,7 @@ class Backbone(nn.Module):
             Rows (B, keep or S, h).
         """
         order = positions if order is None else order
-        if flash.fits(x, heads=self.config.heads, in_front=before is not None):
+        if flash.fits(x, head_width=self.config.head_width, in_front=before is not None):
             sight: Sight = _Packed(x, mask)
         else:
             sight = _Masked(mask, order)

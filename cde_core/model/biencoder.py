@@ -1,6 +1,6 @@
 """An encoder without context: backbone, pooling and, in a first stage, a head.
 
-    ids (B, S) ──▶ Backbone ──▶ pool ──▶ head ──▶ vectors (B, h), not normalised
+    ids (B, S) ──▶ Backbone or T5 ──▶ pool ──▶ head ──▶ vectors (B, h), not normalised
 
 It is the ordinary sentence encoder (all-MiniLM-L6-v2 loads as one), and it is the first stage that
 turns the documents of a corpus into context vectors.
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from cde_core.model import pooling
 from cde_core.model.backbones import Backbone
-from cde_core.model.config import BiencoderConfig
+from cde_core.model.config import BackboneConfig, BiencoderConfig
+from cde_core.model.t5 import T5
+from cde_core.model.t5_config import T5Config
 
 
 class Biencoder(nn.Module):
@@ -25,14 +27,16 @@ class Biencoder(nn.Module):
     def __init__(self, config: BiencoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.backbone = Backbone(config.backbone)
+        self.backbone = backbone_of(config.backbone)
         self.head = nn.Identity() if config.head == "none" else _head(config.backbone.hidden)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Vectors (B, h), not normalised, of token ids (B, S); mask (B, S) true for real tokens."""
         rows = self.backbone(ids, mask)
-        pooled = rows[:, 0] if self.config.pooling == "cls" else pooling.mean(rows, mask)
-        return self._headed(pooled)
+        if self.config.pooling == "decoder":
+            assert isinstance(self.backbone, T5)
+            return self._headed(self.backbone.pooled(rows, mask))
+        return self._headed(pooling.OF_ROWS[self.config.pooling](rows, mask))
 
     def spans(
         self,
@@ -49,6 +53,11 @@ class Biencoder(nn.Module):
     def _headed(self, pooled: Tensor) -> Tensor:
         vectors: Tensor = self.head(pooled)
         return pooled + vectors if self.config.head == "residual" else vectors
+
+
+def backbone_of(config: BackboneConfig | T5Config) -> Backbone | T5:
+    """The transformer that a configuration describes."""
+    return T5(config) if isinstance(config, T5Config) else Backbone(config)
 
 
 def _head(width: int) -> nn.Sequential:

@@ -12,6 +12,7 @@ config.json, model.safetensors and tokenizer.json; a difference has no tokenizer
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +38,9 @@ from cde_core.model.published import (
     contextual_config,
     published_config,
 )
+from cde_core.model.t5 import T5
+from cde_core.model.t5_config import T5Config, as_held
+from cde_core.model.t5_names import import_t5
 from cde_core.model.weight_names import (
     export_contextual,
     import_backbone,
@@ -218,12 +222,12 @@ def _settings(config: Mapping[str, Any]) -> BiencoderConfig | ContextualConfig:
     return from_dict(BiencoderConfig, config["model"])
 
 
-def _backbone_of(name: str) -> Backbone:
+def _backbone_of(name: str) -> Backbone | T5:
     """The backbone (of the second stage) of a model, in float32 on the CPU."""
     return load(name, device="cpu", cache=None).model.backbone
 
 
-def _weights_of(bases: Mapping[str, Backbone]) -> dict[str, Tensor]:
+def _weights_of(bases: Mapping[str, Backbone | T5]) -> dict[str, Tensor]:
     """All their weights, each under the names that they have in the whole."""
     return {
         part + name: tensor
@@ -246,11 +250,15 @@ def _load_two_stage(config: Mapping[str, Any], folder: Path) -> tuple[Model, Tex
 
 def _load_encoder(config: Mapping[str, Any], folder: Path, name: str) -> tuple[Model, TextReader]:
     settings = biencoder_config(config, folder, name)
+    published = read_tensors(folder)
+    if isinstance(settings.backbone, T5Config):
+        settings = dataclasses.replace(settings, backbone=as_held(settings.backbone, published))
     model: Biencoder = without_weights(settings)
-    backbone = settings.backbone
-    tensors = import_backbone(
-        read_tensors(folder), backbone, model.backbone.state_dict(), where=str(folder)
-    )
+    backbone, wanted = settings.backbone, model.backbone.state_dict()
+    if isinstance(backbone, T5Config):
+        tensors = import_t5(published, backbone, wanted, where=str(folder))
+    else:
+        tensors = import_backbone(published, backbone, wanted, where=str(folder))
     fill(model, {f"backbone.{k}": tensor for k, tensor in tensors.items()}, where=str(folder))
     return model, reader_for(settings, load_tokenizer([folder]))
 

@@ -1,9 +1,11 @@
 """Everything that decides a model's shape: frozen, checked, and saved as JSON that people can read.
 
     transformers' config.json ──▶ BackboneConfig ──▶ BiencoderConfig ──▶ ContextualConfig
+                                 or T5Config ───────────▲
 
 A backbone is described by what it does (where it normalises, how it knows positions), so that one
-transformer serves three families of weights. `family` is kept because it names those weights.
+transformer serves three families of weights. `family` is kept because it names those weights. T5 is
+another transformer, with a configuration of its own, and serves encoders without context.
 
 Source: the published configurations of BERT, nomic-bert-2048, ModernBERT-base and cde-small-v1.
 """
@@ -13,12 +15,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from cde_core.errors import ConfigError, did_you_mean
+from cde_core.model.config_checks import require_at_least, require_choice
+from cde_core.model.t5_config import T5Config
 
 Family = Literal["bert", "nomic", "modernbert"]
 FAMILIES = ("bert", "nomic", "modernbert")
+
+Pooling = Literal["mean", "cls", "max", "lasttoken", "weightedmean", "decoder"]
+"""mean: of all tokens; cls: the first; max: the largest of every number; lasttoken: the last one;
+weightedmean: mean with weights 1, 2, 3, …; decoder: the first row of T5's decoder."""
+
+POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,12 +90,12 @@ class BackboneConfig:
     """Longest text."""
 
     def __post_init__(self) -> None:
-        _require_choice("family", self.family, FAMILIES)
-        _require_choice("norm", self.norm, ("pre", "post"))
-        _require_choice("position", self.position, ("absolute", "rotary"))
-        _require_choice("activation", self.activation, ("gelu", "swiglu", "geglu"))
+        require_choice("family", self.family, FAMILIES)
+        require_choice("norm", self.norm, ("pre", "post"))
+        require_choice("position", self.position, ("absolute", "rotary"))
+        require_choice("activation", self.activation, ("gelu", "swiglu", "geglu"))
         for name in ("vocabulary", "hidden", "layers", "heads", "intermediate", "max_positions"):
-            _require_at_least(1, name, getattr(self, name))
+            require_at_least(1, name, getattr(self, name))
         if self.hidden % self.heads:
             raise ConfigError(f"hidden is {self.hidden}, which {self.heads} heads cannot share.")
         if self.position == "rotary" and (self.theta <= 0 or self.hidden // self.heads % 2):
@@ -105,15 +115,15 @@ class BackboneConfig:
 class BiencoderConfig:
     """A backbone that gives one vector per text, without context."""
 
-    backbone: BackboneConfig
+    backbone: BackboneConfig | T5Config
     """The transformer."""
 
     head: Literal["none", "mlp", "residual"] = "none"
     """What follows pooling: nothing, or Linear → GELU → Linear (in a first stage); residual: that,
     added to what was pooled."""
 
-    pooling: Literal["mean", "cls"] = "mean"
-    """Which rows make the vector: all tokens, or the first."""
+    pooling: Pooling = "mean"
+    """Which rows make the vector."""
 
     max_length: int = 512
     """Tokens read of a text, special tokens included."""
@@ -131,8 +141,13 @@ class BiencoderConfig:
     """Where the backbone's weights and tokenizer came from."""
 
     def __post_init__(self) -> None:
-        _require_choice("head", self.head, ("none", "mlp", "residual"))
-        _require_choice("pooling", self.pooling, ("mean", "cls"))
+        require_choice("head", self.head, ("none", "mlp", "residual"))
+        require_choice("pooling", self.pooling, POOLINGS)
+        if self.pooling == "decoder" and not getattr(self.backbone, "decoder_layers", 0):
+            raise ConfigError(
+                "pooling is decoder, but the backbone has none; take a T5 with its decoder, or "
+                "another pooling, such as mean."
+            )
         _require_length_fits(self.max_length, self.backbone)
 
 
@@ -204,10 +219,10 @@ class ContextualConfig:
     """Where the second stage's first weights and the tokenizer came from."""
 
     def __post_init__(self) -> None:
-        _require_choice("context_attention", self.context_attention, ("joint", "prefix"))
-        _require_choice("spans_of", self.spans_of, ("text", "padded"))
+        require_choice("context_attention", self.context_attention, ("joint", "prefix"))
+        require_choice("spans_of", self.spans_of, ("text", "padded"))
         for name in ("context_documents", "tokens_per_document", "soft_prompts"):
-            _require_at_least(1, name, getattr(self, name))
+            require_at_least(1, name, getattr(self, name))
         _require_length_fits(self.max_length, self.second)
         if self.first.hidden != self.second.hidden:
             raise ConfigError(
@@ -227,10 +242,12 @@ class ContextualConfig:
         return self.context_documents * self.tokens_per_document
 
 
-Config = TypeVar("Config", BackboneConfig, BiencoderConfig, ContextualConfig)
+Config = TypeVar("Config", BackboneConfig, T5Config, BiencoderConfig, ContextualConfig)
 
 
-def to_dict(config: BackboneConfig | BiencoderConfig | ContextualConfig) -> dict[str, Any]:
+def to_dict(
+    config: BackboneConfig | T5Config | BiencoderConfig | ContextualConfig,
+) -> dict[str, Any]:
     """Turn a config into nested dictionaries that JSON can hold."""
     return dataclasses.asdict(config)
 
@@ -250,26 +267,21 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
         raise ConfigError(f"{kind.__name__} lacks {', '.join(missing)}.")
     nested = {"backbone", "first", "second"}
     built: dict[str, Any] = {
-        name: from_dict(BackboneConfig, value) if name in nested else value
-        for name, value in values.items()
+        name: _backbone_from(value) if name in nested else value for name, value in values.items()
     }
     return kind(**built)
 
 
-def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(
-            f"{name} is {value!r}; it can be {', '.join(choices)}.{did_you_mean(value, choices)}"
-        )
+def _backbone_from(values: Mapping[str, Any]) -> BackboneConfig | T5Config:
+    if values.get("family") == "t5":
+        return from_dict(T5Config, values)
+    return from_dict(BackboneConfig, values)
 
 
-def _require_at_least(least: int, name: str, value: int) -> None:
-    if value < least:
-        raise ConfigError(f"{name} is {value}; it must be at least {least}.")
-
-
-def _require_length_fits(max_length: int, backbone: BackboneConfig) -> None:
-    _require_at_least(1, "max_length", max_length)
+def _require_length_fits(max_length: int, backbone: BackboneConfig | T5Config) -> None:
+    require_at_least(1, "max_length", max_length)
+    if isinstance(backbone, T5Config):
+        return
     if backbone.position == "absolute" and max_length > backbone.max_positions:
         raise ConfigError(
             f"max_length is {max_length}, but the backbone knows only {backbone.max_positions} "

@@ -71,7 +71,7 @@ def backbone_config(config: Settings) -> BackboneConfig:
     model_type = str(config.get("model_type", ""))
     if model_type not in readers:
         raise ModelError(
-            f"The model type is {model_type!r}; backbones can be {', '.join(readers)}."
+            f"The model type is {model_type!r}; backbones can be {', '.join(readers)}, t5."
         )
     return readers[model_type](config)
 

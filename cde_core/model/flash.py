@@ -69,15 +69,15 @@ class Packed(NamedTuple):
     """How far to either side a row sees; 0: everything."""
 
 
-def fits(x: Tensor, *, heads: int, in_front: bool) -> bool:
-    """Whether rows x (B, S, h) can go through the kernel."""
+def fits(x: Tensor, *, head_width: int, in_front: bool) -> bool:
+    """Whether rows x (B, S, h) can go through the kernel, by heads of this width."""
     device = x.device.type
     if device not in DEVICES:
         return False
     mixed = torch.is_autocast_enabled(device)
     return (
         (torch.get_autocast_dtype(device) if mixed else x.dtype) in PRECISIONS
-        and x.shape[-1] // heads <= WIDEST_HEAD
+        and head_width <= WIDEST_HEAD
         and not (in_front and torch.is_grad_enabled())
         and _installed()
     )

@@ -26,7 +26,10 @@ from cde_core.plugins import plugin, plugin_names
 MODELS = "cde_core.models"
 """Entry points that give a model's folder, by a name of its own such as "minilm"."""
 
-WANTED = ["*.json", "vocab.txt", "1_Pooling/*.json", "model.safetensors", "pytorch_model.bin"]
+WANTED = [
+    *("*.json", "vocab.txt", "spiece.model", "1_Pooling/*.json"),
+    *("model.safetensors", "pytorch_model.bin"),
+]
 
 
 def folder_of(name: str | Path) -> Path:

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from cde_core.errors import ModelError
 from cde_core.model.checkpoint import fill, reader_for
-from cde_core.model.config import ContextualConfig
+from cde_core.model.config import BackboneConfig, ContextualConfig
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.model.encode import TextEncoder
+from cde_core.model.t5_config import T5Config
 
 
 def contextual_from(
@@ -57,6 +58,21 @@ def contextual_from(
     weights |= _under("backbone.", second)
     fill(model, weights, where=f"{second.name} over {first.name}")
     return TextEncoder(model, reader_for(config, second.reader.tokenizer), name=second.name)
+
+
+def stage_config(encoder: TextEncoder) -> BackboneConfig:
+    """The shape of an encoder's backbone, which is to be a stage of two.
+
+    Raises:
+        ModelError: If it is a T5, whose layers take no rows in front of a text.
+    """
+    config = encoder.model.backbone.config
+    if isinstance(config, T5Config):
+        raise ModelError(
+            f"{encoder.name} is a T5, which cannot be a stage of a contextual model; train it as a "
+            "biencoder (model.kind), or take another backbone."
+        )
+    return config
 
 
 def _silence(head: torch.nn.Module) -> None:

@@ -16,14 +16,16 @@ from typing import Any
 from torch import Tensor
 
 from cde_core.model.backbones import Backbone
+from cde_core.model.t5 import T5
 
 
 @contextmanager
-def rows_of_layers(backbone: Backbone) -> Iterator[list[Tensor]]:
+def rows_of_layers(backbone: Backbone | T5) -> Iterator[list[Tensor]]:
     """Take down the rows of every layer, as the model computes them.
 
     Args:
-        backbone: Whose layers; of a contextual encoder, `model.backbone` is the second stage.
+        backbone: Whose layers; of a contextual encoder, `model.backbone` is the second stage; of a
+            T5, those of its encoder.
 
     Yields:
         A list that after every forward pass holds the rows (B, S, h) of the last one: those on

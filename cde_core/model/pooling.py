@@ -1,15 +1,19 @@
 """From one row per token to one vector per text, or to a few.
 
-    rows (B, S, h) + mask (B, S) ──▶ mean ──▶ (B, h)        or        mean_of_spans ──▶ (B, T, h)
+    rows (B, S, h) + mask (B, S) ──▶ pool ──▶ (B, h)        or        mean_of_spans ──▶ (B, T, h)
 
-The rules decide numbers that must agree with published models: padding never counts, the closing
-token does, and an instruction ("search_query: ") may be left out of the mean.
+Poolings have the names that sentence-transformers gives them. The rules decide numbers that must
+agree with published models: padding never counts, the closing token does, and an instruction
+("search_query: ") may be left out of the mean.
 
-Source: Morris and Rush (2024), https://arxiv.org/abs/2410.02525, and the authors' published code.
+Source: Morris and Rush (2024), https://arxiv.org/abs/2410.02525, and the authors' published code;
+the poolings are those of Reimers and Gurevych (2019), https://arxiv.org/abs/1908.10084, and the
+weighted mean is that of Muennighoff (2022), https://arxiv.org/abs/2202.08904
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
@@ -26,6 +30,48 @@ def mean(rows: Tensor, mask: Tensor | None) -> Tensor:
     weights = mask.to(torch.float32)[:, :, None]
     total = (rows.float() * weights).sum(dim=1)
     return (total / weights.sum(dim=1).clamp(min=1.0)).to(rows.dtype)
+
+
+def first(rows: Tensor, mask: Tensor | None) -> Tensor:
+    """First row (B, h) of each text."""
+    return rows[:, 0]
+
+
+def last(rows: Tensor, mask: Tensor | None) -> Tensor:
+    """Last row (B, h) of each text for which the mask is true; of one for which none is, zeros."""
+    if mask is None:
+        return rows[:, -1]
+    places = torch.arange(1, rows.shape[1] + 1, device=rows.device) * mask  # (B, S), 1 is the first
+    at = places.argmax(dim=1)
+    found = rows[torch.arange(len(rows), device=rows.device), at]
+    return found * mask.any(dim=1, keepdim=True)
+
+
+def largest(rows: Tensor, mask: Tensor | None) -> Tensor:
+    """Largest of every number (B, h) over the rows that count; of a text without any, zeros."""
+    if mask is None:
+        return rows.amax(dim=1)
+    counted = mask.bool()[:, :, None]
+    found = rows.masked_fill(~counted, float("-inf")).amax(dim=1)
+    return torch.where(counted.any(dim=1), found, 0)
+
+
+def weighted_mean(rows: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean (B, h) of the rows that count, with their places 1, 2, 3, … as weights."""
+    places = torch.arange(1, rows.shape[1] + 1, device=rows.device, dtype=torch.float32)
+    weights = places.expand(rows.shape[:2]) if mask is None else places * mask
+    total = (rows.float() * weights[:, :, None]).sum(dim=1)
+    return (total / weights.sum(dim=1, keepdim=True).clamp(min=1.0)).to(rows.dtype)
+
+
+OF_ROWS: Mapping[str, Callable[[Tensor, Tensor | None], Tensor]] = {
+    "mean": mean,
+    "cls": first,
+    "max": largest,
+    "lasttoken": last,
+    "weightedmean": weighted_mean,
+}
+"""Every pooling that needs nothing but rows (B, S, h) and mask (B, S); T5's decoder needs T5."""
 
 
 def mean_of_spans(

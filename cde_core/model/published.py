@@ -27,11 +27,20 @@ from cde_core.model.config import (
 )
 from cde_core.model.families import KNOWN_BACKBONES, backbone_config
 from cde_core.model.hub import folder_of, read_json
+from cde_core.model.pooling import OF_ROWS
+from cde_core.model.t5_config import T5Config, read_t5_config
 
 TOKENIZERS = {"nomic-ai/nomic-bert-2048": "google-bert/bert-base-uncased"}
 """Backbones that use the tokenizer of another."""
 
-_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+_OLDER_POOLINGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+"""What sentence-transformers called them before it gave them names, each a switch of its own."""
 
 
 def biencoder_config(config: Mapping[str, Any], folder: Path, name: str) -> BiencoderConfig:
@@ -40,8 +49,14 @@ def biencoder_config(config: Mapping[str, Any], folder: Path, name: str) -> Bien
     Raises:
         ModelError: If it pools, or goes on after pooling, in a way that we do not reproduce.
     """
-    backbone = backbone_config(config)
-    longest = backbone.max_positions if backbone.position == "absolute" else 8192
+    backbone: BackboneConfig | T5Config
+    longest = 8192
+    if config.get("model_type") == "t5":
+        backbone = read_t5_config(config)
+    else:
+        backbone = backbone_config(config)
+        if backbone.position == "absolute":
+            longest = backbone.max_positions
     return BiencoderConfig(
         backbone=backbone,
         pooling=_pooling(folder),
@@ -150,8 +165,7 @@ def _pooling(folder: Path) -> Any:
         mode for mode, on in settings.items() if mode.startswith("pooling_mode_") and on is True
     ]
     found = settings.get("pooling_mode") or " + ".join(modes)
-    names = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-    pooling = names.get(found, found)
-    if pooling not in ("mean", "cls"):
-        raise ModelError(f"{folder} pools by {found}; we do mean and cls.")
+    pooling = _OLDER_POOLINGS.get(found, found)
+    if pooling not in OF_ROWS:
+        raise ModelError(f"{folder} pools by {found}; we do {', '.join(OF_ROWS)}.")
     return pooling

@@ -118,13 +118,24 @@ class FeedForward(nn.Module):
         return rows
 
 
-class Layer(nn.Module):
+class Dropping(nn.Module):
+    """A layer that drops entries of what it adds, while a run that asks for it trains it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = 0.0
+
+    def drop(self, x: Tensor) -> Tensor:
+        """The same with some entries zero and the others larger, in training; else x itself."""
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class Layer(Dropping):
     """Attention and feed-forward, each added to what came in; norms before or after."""
 
     def __init__(self, config: BackboneConfig, *, first: bool) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
-        self.dropout = 0.0
         self.attention = Attention(config)
         # A pre-norm stack normalises its embeddings, so its first layer need not do so again.
         self.attention_norm = nn.Identity() if self.pre and first else norm(config)
@@ -161,17 +172,14 @@ class Layer(nn.Module):
             self.attention_norm(kept) if self.pre else kept,
             None if rotation is None else rotation.last(keep),
         )
-        kept = kept + self._drop(
+        kept = kept + self.drop(
             self.attention(queries, own, mask=mask, before=before, before_bias=before_bias)
         )
         if self.pre:
-            return kept + self._drop(self.feed_forward(self.feed_forward_norm(kept)))
+            return kept + self.drop(self.feed_forward(self.feed_forward_norm(kept)))
         kept = self.attention_norm(kept)
-        rows: Tensor = self.feed_forward_norm(kept + self._drop(self.feed_forward(kept)))
+        rows: Tensor = self.feed_forward_norm(kept + self.drop(self.feed_forward(kept)))
         return rows
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -180,7 +188,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
     Dropout belongs to a run and not to a model, so no configuration has it and none is saved.
     """
     for module in model.modules():
-        if isinstance(module, Layer):
+        if isinstance(module, Dropping):
             module.dropout = probability
 
 

@@ -2,5 +2,5 @@
 
 data (pairs) ──▶ batching (clusters, packing, batches, filter) ──▶ gradients ──▶ trainer
                                                                        ▲
-                                            losses, gradcache, distributed
+                                        objectives, gradcache, distributed
 """

@@ -6,7 +6,8 @@
 
 A checkpoint is a model in our ordinary format, so its folder can be evaluated as it is, with two
 files more: optimiser.safetensors (AdamW's moments by parameter name) and state.json (step, recipe,
-whatever else the trainer needs, and a checksum of every file, itself included).
+whatever else the trainer needs, and a checksum of every file, itself included). Where the objective
+has layers of its own, objective.safetensors holds them.
 
 A folder is written under a name that nobody reads, forced to the disk, and renamed: a checkpoint is
 there whole or not at all. What a disk damages afterwards is found by the checksums; then the
@@ -39,7 +40,7 @@ from cde_core.model.weight_names import require_same_names
 from cde_core.train.optimiser import memory_of, restore_memory
 
 FORMAT = "cde_core training checkpoint 1"
-OPTIMISER, STATE = "optimiser.safetensors", "state.json"
+OPTIMISER, STATE, OBJECTIVE = "optimiser.safetensors", "state.json", "objective.safetensors"
 REPLACED, UNFINISHED = ".replaced", ".unfinished"
 NAME = re.compile(rf"step-(\d+)({re.escape(REPLACED)})?")
 
@@ -60,8 +61,13 @@ class Checkpoint:
     extra: Mapping[str, Any]
     """What the trainer kept beside."""
 
-    def restore(self, encoder: TextEncoder, optimiser: torch.optim.Optimizer) -> None:
-        """Give a model and its optimiser the state they had, bit for bit.
+    def restore(
+        self,
+        encoder: TextEncoder,
+        optimiser: torch.optim.Optimizer,
+        objective: nn.Module | None = None,
+    ) -> None:
+        """Give a model, its optimiser and its objective's layers the state they had, bit for bit.
 
         Weights are written into the model's own tensors, which the optimiser refers to; learning
         rates and other settings of the optimiser stay as they are.
@@ -71,8 +77,13 @@ class Checkpoint:
                 parameters which this one does not.
         """
         _fill_in_place(encoder.model, read_tensors(self.path), where=str(self.path))
+        if objective is not None and objective.state_dict():
+            layers = self.path / OBJECTIVE
+            _fill_in_place(objective, _read_tensors(layers), where=str(layers))
         file = self.path / OPTIMISER
-        restore_memory(optimiser, encoder.model, _read_tensors(file), where=str(file))
+        restore_memory(
+            optimiser, encoder.model, _read_tensors(file), where=str(file), objective=objective
+        )
 
 
 def save_checkpoint(
@@ -84,6 +95,7 @@ def save_checkpoint(
     recipe_digest: str,
     extra: Mapping[str, Any],
     keep: int,
+    objective: nn.Module | None = None,
 ) -> Path:
     """Write a checkpoint, then remove older ones and what killed runs left unfinished.
 
@@ -95,6 +107,7 @@ def save_checkpoint(
         recipe_digest: Of the recipe that the run follows.
         extra: Whatever else JSON can hold.
         keep: Checkpoints to keep, this one included; never fewer than this one.
+        objective: Its layers are kept too, where it has any.
 
     Raises:
         TrainingError: If it cannot be written; nothing is left of it then.
@@ -105,7 +118,10 @@ def save_checkpoint(
         folder.mkdir(parents=True, exist_ok=True)
         _make_way(unfinished)
         save(encoder, unfinished)
-        save_file(memory_of(optimiser, encoder.model), unfinished / OPTIMISER)
+        save_file(memory_of(optimiser, encoder.model, objective), unfinished / OPTIMISER)
+        layers = objective.state_dict() if objective is not None else {}
+        if layers:
+            save_file({n: t.cpu().contiguous() for n, t in layers.items()}, unfinished / OBJECTIVE)
         _write_state(unfinished, step=step, recipe_digest=recipe_digest, extra=dict(extra))
         _force_to_disk(*unfinished.iterdir(), unfinished)
         _put_in_place(unfinished, final)

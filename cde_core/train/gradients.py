@@ -1,12 +1,13 @@
-"""The gradient of one batch, whichever model, however many processes.
+"""The gradient of one batch, whichever model and objective, however many processes.
 
     BatchPlan + BatchTexts ──▶ batch_gradient ──▶ every parameter's .grad, and what to report
                                      │
-          context (first stage) ──▶ queries, documents (second stage) ──▶ loss, some rows at a time
+          context (first stage) ──▶ queries, documents (second stage) ──▶ objective, by some rows
 
 Each process embeds its share of the queries with the documents that they brought, and its share of
 the context. Vectors of contexts and (where negatives are shared) of documents are exchanged; so are
-their gradients on the way back. The result is the gradient that one process would have computed for
+their gradients on the way back. An objective that is `joint` sees the whole batch on every process,
+and counts for a part on each. The result is the gradient that one process would have computed for
 the whole batch, up to the order of additions.
 
 Source: Morris and Rush (2024), section 4, https://arxiv.org/abs/2410.02525
@@ -14,13 +15,12 @@ Source: Morris and Rush (2024), section 4, https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cde_core.model.contextual import ContextualEncoder, Prepared
@@ -29,10 +29,11 @@ from cde_core.train.batching.batches import BatchPlan, BatchTexts, ContextPlan, 
 from cde_core.train.batching.filtering import Masks
 from cde_core.train.distributed import World
 from cde_core.train.gradcache import CachedContext, CachedTexts
-from cde_core.train.losses import Columns, partition
+from cde_core.train.objectives.columns import Columns
+from cde_core.train.objectives.objective import Judged, Objective, Part
 
 QUERIES_AT_ONCE = 256
-"""Rows of the logits that stand in memory together."""
+"""Queries that an objective sees together, unless it is joint; bounds the logits in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,13 +55,10 @@ class BatchLoss:
     """What a batch says of the model, before the step."""
 
     loss: float
-    """Cross-entropy in nats, mean over queries."""
+    """What is lowered; a mean over queries, where the objective is."""
 
-    accuracy: float
-    """Share of queries whose answer scores highest among what counts."""
-
-    ignored: float
-    """Share of the columns that do not count for a query."""
+    measures: Mapping[str, float]
+    """What else the objective tells, such as its accuracy; a share from 0 to 1 first."""
 
 
 def batch_gradient(
@@ -69,20 +67,23 @@ def batch_gradient(
     texts: BatchTexts,
     masks: Masks,
     *,
-    temperature: float,
+    objective: Objective,
+    judged: Judged | None = None,
     share_negatives: bool = True,
     how: HowToCompute | None = None,
     world: World | None = None,
 ) -> BatchLoss:
-    """Add a batch's gradient to every parameter's.
+    """Add a batch's gradient to every parameter's, the objective's own included.
 
     Args:
         encoder: The model.
         plan: The whole batch.
         texts: Its texts.
         masks: What each query ignores.
-        temperature: What cosines are divided by.
-        share_negatives: Whether a query is scored against the documents of all processes.
+        objective: What is lowered.
+        judged: What is known of its pairs beyond their texts; None: nothing.
+        share_negatives: Whether a query is scored against the documents of all processes, where
+            the objective is not joint, which then sees them anyway.
         how: Chunks and precision.
         world: The processes; None: this one alone.
     """
@@ -90,6 +91,7 @@ def batch_gradient(
     model = encoder.model
     own = world.share(len(plan.rows))
     columns = plan.documents_of(own)
+    judged = judged or Judged.nothing(len(plan.rows), len(plan.owners))
     with torch.autocast(
         world.device.type, dtype=torch.bfloat16, enabled=how.precision != torch.float32
     ):
@@ -107,7 +109,8 @@ def batch_gradient(
             (own, columns),
             plan,
             masks,
-            temperature,
+            judged,
+            objective,
             share_negatives,
             world,
         )
@@ -115,7 +118,7 @@ def batch_gradient(
         documents.backward(found.for_documents)
         if context:
             context.backward()
-    world.total_gradients(model.parameters())
+    world.total_gradients([*model.parameters(), *objective.parameters()])
     return found.report
 
 
@@ -211,62 +214,89 @@ def _loss(
     share: tuple[Numbers, Numbers],
     plan: BatchPlan,
     masks: Masks,
-    temperature: float,
+    judged: Judged,
+    objective: Objective,
     share_negatives: bool,
     world: World,
 ) -> _Found:
-    """The loss of this process's queries, and the gradients of its queries and documents."""
-    own, columns = share
-    here = torch.from_numpy(columns).to(world.device)
-    whose = plan.columns
-    if share_negatives:
-        everyone = documents.new_zeros(len(plan.owners), documents.shape[1])
-        everyone[here] = documents
-        documents = world.total(everyone)
+    """This process's part of the loss, and the gradients of its queries and documents."""
+    own, columns = (torch.from_numpy(numbers) for numbers in share)
+    everyone = share_negatives or objective.joint
+    asked, weight = own, 1.0
+    if objective.joint:
+        # Every process computes the same, and their sum counts it once.
+        asked, weight = torch.arange(len(plan.rows)), 1 / world.size
+        queries = _of_everyone(queries, own, len(plan.rows), world)
+    if everyone:
+        documents = _of_everyone(documents, columns, len(plan.owners), world)
     documents = documents.requires_grad_()
     for_queries = torch.empty_like(queries)
-    sums = torch.zeros(3, dtype=torch.float64)  # loss, right answers, ignored columns
-    for start in range(0, len(own), QUERIES_AT_ONCE):
-        rows = slice(start, start + QUERIES_AT_ONCE)
-        asked, ignored = whose.of(torch.from_numpy(own[rows])), masks(own[rows])
-        if not share_negatives:
-            # Other processes' answers are no columns here, and neither are their owners.
-            asked = asked.among(torch.from_numpy(columns))
-            ignored = None if ignored is None else ignored[:, torch.from_numpy(columns)]
+    loss, measures = 0.0, dict[str, float]()
+    at_once = len(asked) if objective.joint else QUERIES_AT_ONCE
+    for start in range(0, len(asked), at_once):
+        rows = slice(start, start + at_once)
         some = queries[rows].detach().requires_grad_()
-        loss, right = _cross_entropy(some, documents, asked, ignored, temperature)
-        torch.autograd.backward(loss / len(plan.rows))
+        part = _part(asked[rows], None if everyone else columns, plan, masks, judged, world.device)
+        with torch.autocast(world.device.type, enabled=False):
+            found = objective(some, documents, part)
+        torch.autograd.backward(found.loss * weight)
         for_queries[rows] = _gradient(some)
-        sums += torch.tensor([loss.item(), right, 0 if ignored is None else int(ignored.sum())])
+        loss += found.loss.item() * weight
+        for name, value in found.measures.items():
+            measures[name] = measures.get(name, 0.0) + value * weight
     for_documents = _gradient(documents)
-    if share_negatives:
-        for_documents = world.total(for_documents)[here]
-    loss_sum, right, ignored_sum = world.total(sums.float().to(world.device)).tolist()
-    count = len(plan.rows)
-    report = BatchLoss(
-        loss=loss_sum / count,
-        accuracy=right / count,
-        ignored=ignored_sum / (count * len(plan.owners)),
-    )
+    if objective.joint:
+        for_queries = world.total(for_queries)[own.to(world.device)]
+    if everyone:
+        for_documents = world.total(for_documents)[columns.to(world.device)]
+    values = world.total(torch.tensor([loss, *measures.values()], device=world.device)).tolist()
+    report = BatchLoss(values[0], dict(zip(measures, values[1:], strict=True)))
     return _Found(for_queries, for_documents, report)
+
+
+def _of_everyone(vectors: Tensor, own: Tensor, count: int, world: World) -> Tensor:
+    """The vectors of all processes (count, h), each where it stands in the batch."""
+    everyone = vectors.new_zeros(count, vectors.shape[1])
+    everyone[own.to(world.device)] = vectors
+    return world.total(everyone)
+
+
+def _part(
+    queries: Tensor,
+    documents: Tensor | None,
+    plan: BatchPlan,
+    masks: Masks,
+    judged: Judged,
+    device: torch.device,
+) -> Part:
+    """What an objective is told of some queries (n,) and some documents (c,); None: of all."""
+    columns, teacher = plan.columns.of(queries), judged.teacher
+    if documents is not None:
+        # Other processes' answers are no columns here, and neither are their owners.
+        columns, teacher = columns.among(documents), teacher[documents]
+
+    precision = torch.get_autocast_dtype(device.type)
+    lowered = torch.is_autocast_enabled(device.type)
+
+    def masked() -> Tensor | None:
+        # At the batch's precision, not the objective's: what runs so far ignored depends on it.
+        with torch.autocast(device.type, dtype=precision, enabled=lowered):
+            ignored = masks(queries.numpy())
+        if ignored is None:
+            return None
+        return (ignored if documents is None else ignored[:, documents]).to(device)
+
+    return Part(
+        columns=Columns(columns.answers.to(device), columns.owners.to(device)),
+        judged=Judged(
+            scores=judged.scores[queries].to(device),
+            labels=judged.labels[queries].to(device),
+            teacher=teacher.to(device),
+        ),
+        batch=len(plan.rows),
+        masked=masked,
+    )
 
 
 def _gradient(leaf: Tensor) -> Tensor:
     return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-
-
-def _cross_entropy(
-    queries: Tensor,
-    documents: Tensor,
-    columns: Columns,
-    ignored: Tensor | None,
-    temperature: float,
-) -> tuple[Tensor, int]:
-    """Sum of the losses of some queries, and how many are answered rightly."""
-    device = queries.device
-    columns = Columns(columns.answers.to(device), columns.owners.to(device))
-    masked = None if ignored is None else ignored.to(device)
-    with torch.autocast(device.type, enabled=False):
-        logits = partition(queries, documents, columns, masked=masked, temperature=temperature)
-    right = int((logits.detach().argmax(dim=1) == columns.answers).sum())
-    return F.cross_entropy(logits, columns.answers, reduction="sum"), right

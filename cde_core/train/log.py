@@ -82,22 +82,27 @@ class MetricsLog:
 class TrainingBar:
     """Progress of a run on stderr: a bar on a terminal, elsewhere a plain line now and then."""
 
-    def __init__(self, steps: int, *, done: int = 0, file: TextIO | None = None) -> None:
-        """Show a run of `steps` steps, of which `done` were done before."""
-        self._steps = steps
+    def __init__(
+        self, steps: int, *, done: int = 0, file: TextIO | None = None, unit: str = "pairs"
+    ) -> None:
+        """Show a run of `steps` steps, of which `done` were done before; a batch is of `unit`."""
+        self._steps, self._unit = steps, unit
         self._file = sys.stderr if file is None else file
         self._bar = _bar(steps, done, self._file) if self._file.isatty() else None
 
-    def update(self, step: int, *, loss: float, accuracy: float, pairs_per_second: float) -> None:
+    def update(
+        self, step: int, *, loss: float, shares: Mapping[str, float], pairs_per_second: float
+    ) -> None:
         """Say how a step went.
 
         Args:
             step: Steps done, this one included.
-            loss: Of this step's batch, in nats.
-            accuracy: Share of queries, from 0 to 1, whose own document scored highest.
+            loss: Of this step's batch.
+            shares: What else to show, from 0 to 1, such as {"accuracy": 0.5}.
             pairs_per_second: Speed.
         """
-        said = f"loss {loss:.4f} · accuracy {accuracy:.1%} · {pairs_per_second:,.0f} pairs/s"
+        parts = [f"loss {loss:.4f}", *(f"{name} {share:.1%}" for name, share in shares.items())]
+        said = " · ".join([*parts, f"{pairs_per_second:,.0f} {self._unit}/s"])
         if self._bar is not None:
             self._bar.set_postfix_str(said, refresh=False)
             self._bar.update(step - self._bar.n)
@@ -127,11 +132,13 @@ class WorkBar:
     """Progress of what comes before a run: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, total: int, what: str, say: Callable[[str], object]) -> None:
-        """Show work of `total` parts."""
+        """Show work of `total` parts; 0: nobody knows how many."""
         self._total, self._what, self._say = total, what, say
         self._done, self._said = 0, time.monotonic()
         on_terminal = sys.stderr.isatty()
-        self._bar = _bar(total, 0, sys.stderr, what, " texts", delay=2) if on_terminal else None
+        self._bar = (
+            _bar(total or None, 0, sys.stderr, what, " texts", delay=2) if on_terminal else None
+        )
 
     def __call__(self, more: int) -> None:
         """Say that `more` parts are done."""
@@ -140,7 +147,8 @@ class WorkBar:
             self._bar.update(more)
         elif time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
-            self._say(f"{self._what}: {self._done:,} of {self._total:,}")
+            of = f" of {self._total:,}" if self._total else ""
+            self._say(f"{self._what}: {self._done:,}{of}")
 
     def __enter__(self) -> WorkBar:
         return self
@@ -151,7 +159,7 @@ class WorkBar:
 
 
 def _bar(
-    steps: int,
+    steps: int | None,
     done: int,
     file: TextIO,
     what: str = "training",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from math import cos, pi
 from typing import Any, Literal
 
 import torch
@@ -26,8 +27,8 @@ from torch import Tensor, nn
 
 from cde_core.errors import ConfigError, ModelError, did_you_mean
 
-Schedule = Literal["linear", "constant"]
-SCHEDULES = ("linear", "constant")
+Schedule = Literal["linear", "cosine", "constant"]
+SCHEDULES = ("linear", "cosine", "constant")
 PRETRAINED = ("backbone", "first_stage.backbone")
 """Parts whose weights were there before training; every other part is new."""
 
@@ -42,6 +43,7 @@ def parameter_groups(
     new_learning_rate: float = 0.0,
     weight_decay: float = 0.01,
     freeze: Sequence[str] = (),
+    objective: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
     """What an optimiser of PyTorch takes: parameters with their learning rate and weight decay.
 
@@ -52,13 +54,15 @@ def parameter_groups(
         weight_decay: Of matrices; biases, norms and single vectors have none.
         freeze: Parts that stand still, such as "first_stage.backbone" or "backbone.layers.0"; a
             name stands for everything below it.
+        objective: Its layers are trained as new parts, "objective." before their names.
 
     Raises:
         ConfigError: If a frozen part is not in the model, or nothing is left to be trained.
     """
-    _freeze(model, freeze)
+    parameters = _named(model, objective)
+    _freeze(parameters, freeze)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         if parameter.requires_grad:
             rate = learning_rate if _is_within(name, PRETRAINED) else new_learning_rate
             decay = weight_decay if parameter.ndim > 1 and not name.endswith("bias") else 0.0
@@ -68,8 +72,8 @@ def parameter_groups(
             f"freeze is {', '.join(freeze)}, which leaves nothing to be trained; freeze less."
         )
     return [
-        {"params": parameters, "lr": rate, BASE_RATE: rate, "weight_decay": decay}
-        for (rate, decay), parameters in groups.items()
+        {"params": trained, "lr": rate, BASE_RATE: rate, "weight_decay": decay}
+        for (rate, decay), trained in groups.items()
     ]
 
 
@@ -82,6 +86,7 @@ def make_optimiser(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
     freeze: Sequence[str] = (),
+    objective: nn.Module | None = None,
 ) -> torch.optim.AdamW:
     """AdamW over `parameter_groups`.
 
@@ -97,6 +102,7 @@ def make_optimiser(
         new_learning_rate=new_learning_rate,
         weight_decay=weight_decay,
         freeze=freeze,
+        objective=objective,
     )
     on_gpu = all(p.device.type == "cuda" for group in groups for p in group["params"])
     return torch.optim.AdamW(
@@ -105,13 +111,18 @@ def make_optimiser(
 
 
 def learning_rate_at(
-    step: int, *, steps: int, warmup: int = 0, schedule: Schedule = "linear"
+    step: int,
+    *,
+    steps: int,
+    warmup: int = 0,
+    schedule: Schedule = "linear",
+    lowest: float = 0.0,
 ) -> float:
     """Factor in [0, 1] that the learning rates of a step are multiplied by.
 
     It rises from 1 / `warmup` in equal parts, so that no step is wasted on a rate of zero, and is 1
-    from step `warmup` - 1 to step `warmup`. A linear schedule then falls to 0 at `steps`, which is
-    after the last step.
+    from step `warmup` - 1 to step `warmup`. A linear schedule then falls to `lowest` at `steps`,
+    which is after the last step; a cosine does so slowly at first and at last.
 
     Args:
         step: Number of the step, from 0.
@@ -119,13 +130,14 @@ def learning_rate_at(
         warmup: Steps of the rise. As many as the run has, or more, are taken for half of the run:
             a short trial of a long recipe sees its whole schedule.
         schedule: What comes after the rise.
+        lowest: Factor that it falls to.
 
     Raises:
         ConfigError: If there is no such schedule.
     """
     if schedule not in SCHEDULES:
         raise ConfigError(
-            f"schedule is {schedule!r}; it can be {' or '.join(SCHEDULES)}."
+            f"schedule is {schedule!r}; it can be {', '.join(SCHEDULES)}."
             f"{did_you_mean(schedule, SCHEDULES)}"
         )
     warmup = warmup if warmup < steps else steps // 2
@@ -133,7 +145,10 @@ def learning_rate_at(
         return (step + 1) / warmup
     if schedule == "constant":
         return 1.0
-    return max(0.0, (steps - step) / max(1, steps - warmup))
+    left = max(0.0, (steps - step) / max(1, steps - warmup))
+    if schedule == "cosine":
+        left = (1 - cos(pi * left)) / 2
+    return lowest + (1 - lowest) * left
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:
@@ -156,7 +171,9 @@ def clip_gradients(parameters: Iterable[nn.Parameter], most: float) -> float:
     return norm.item()
 
 
-def memory_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def memory_of(
+    optimiser: torch.optim.Optimizer, model: nn.Module, objective: nn.Module | None = None
+) -> dict[str, Tensor]:
     """All that an optimiser remembers, by names such as "exp_avg/backbone.words.weight".
 
     On CPUs these are its own tensors. Parameters that it has not moved yet have none.
@@ -164,13 +181,18 @@ def memory_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, T
     state = optimiser.state_dict()["state"]
     return {
         f"{what}/{name}": tensor.detach().cpu().contiguous()
-        for name, number in _numbers(optimiser, model).items()
+        for name, number in _numbers(optimiser, _named(model, objective)).items()
         for what, tensor in state.get(number, {}).items()
     }
 
 
 def restore_memory(
-    optimiser: torch.optim.Optimizer, model: nn.Module, memory: Mapping[str, Tensor], *, where: str
+    optimiser: torch.optim.Optimizer,
+    model: nn.Module,
+    memory: Mapping[str, Tensor],
+    *,
+    where: str,
+    objective: nn.Module | None = None,
 ) -> None:
     """Make an optimiser remember this and nothing else; its learning rates stay as they are.
 
@@ -179,11 +201,12 @@ def restore_memory(
         model: Has the parameters' names.
         memory: What `memory_of` gave.
         where: Where it comes from, for messages.
+        objective: Whose layers it trains beside the model.
 
     Raises:
         ModelError: If it is of a parameter that this optimiser does not train.
     """
-    numbers = _numbers(optimiser, model)
+    numbers = _numbers(optimiser, _named(model, objective))
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in memory.items():
         what, _, name = key.partition("/")
@@ -197,15 +220,22 @@ def restore_memory(
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
-def _numbers(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, int]:
+def _named(model: nn.Module, objective: nn.Module | None) -> dict[str, nn.Parameter]:
+    """All that a run may train: the model's parameters, then those of the objective's layers."""
+    beside = objective.named_parameters() if objective else ()
+    return dict(model.named_parameters()) | {f"objective.{name}": one for name, one in beside}
+
+
+def _numbers(
+    optimiser: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
+) -> dict[str, int]:
     """Number by which the optimiser's own state knows each parameter."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in parameters.items()}
     trained = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     return {names[id(parameter)]: number for number, parameter in enumerate(trained)}
 
 
-def _freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    parameters = dict(model.named_parameters())
+def _freeze(parameters: Mapping[str, nn.Parameter], parts: Sequence[str]) -> None:
     for part in parts:
         frozen = [p for name, p in parameters.items() if _is_within(name, (part,))]
         if not frozen:

@@ -20,7 +20,7 @@ import torch
 
 from cde_core.errors import ConfigError
 from cde_core.model.context_cache import cache_folder
-from cde_core.recipe import ClusterConfig, FilterConfig, Recipe
+from cde_core.recipe import ClusterConfig, FilterConfig, LossConfig, Recipe
 from cde_core.train.batching.clusters import Clusters, cluster_pairs, one_cluster_per_domain
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.batching.packing import Packing, pack
@@ -109,11 +109,13 @@ def _prepare(recipe: Recipe, say: Say) -> TrainingData:
     _refuse_settings_without_effect(recipe)
     pairs = read_pairs(recipe, say)
     negatives = recipe.batches.hard_negatives
-    if negatives and not pairs.first_negative[-1]:
+    mined = recipe.negatives.every_epochs and recipe.negatives.at_start
+    if negatives and not mined and not pairs.first_negative[-1]:
         raise ConfigError(
             f"batches.hard_negatives is {negatives}, but no pair has any; set it to 0, or name "
             "sources that have some."
         )
+    require_what_is_learnt(recipe.loss, pairs)
     clusters = clusters_of(recipe, pairs, say)
     data = TrainingData(pairs, clusters, _filter(recipe, pairs, say), recipe)
     _describe(data, say)
@@ -122,7 +124,12 @@ def _prepare(recipe: Recipe, say: Say) -> TrainingData:
 
 def _refuse_settings_without_effect(recipe: Recipe) -> None:
     """Before work starts: whoever sets these expects them to do something."""
-    judge, scores = recipe.filter, recipe.evaluation
+    judge, scores, objective = recipe.filter, recipe.evaluation, recipe.loss.objective
+    if judge.surrogate and objective in ("cosent", "classification"):
+        raise ConfigError(
+            f"filter.surrogate is {judge.surrogate}, but loss.objective {objective} looks at no "
+            "negatives that it could filter; leave it empty."
+        )
     if not judge.surrogate and (judge.margin or judge.threshold is not None):
         raise ConfigError(
             "filter.margin and filter.threshold need a filter.surrogate to judge by; name one, "
@@ -144,6 +151,7 @@ def read_pairs(recipe: Recipe, say: Say) -> Pairs:
         exclude_domains=settings.exclude_domains,
         skip_bad_rows=settings.skip_bad_rows,
         most_per_source=settings.most_per_source,
+        twice=settings.twice,
         cache=training_cache(),
     )
     pairs = prepared.pairs
@@ -152,6 +160,36 @@ def read_pairs(recipe: Recipe, say: Say) -> Pairs:
     if prepared.bad_rows:
         say(f"{prepared.bad_rows:,} bad rows skipped")
     return pairs
+
+
+def require_what_is_learnt(settings: LossConfig, pairs: Pairs) -> None:
+    """An objective is of scores, labels or a teacher's scores: every pair must have its own.
+
+    Raises:
+        ConfigError: If one has none, or there are other labels than the recipe says.
+    """
+    what, column, known = {
+        "cosent": ("a score", "score", pairs.scored),
+        "classification": ("a label", "label", pairs.labelled),
+        "distillation": ("a teacher's scores", "scores", pairs.taught),
+    }.get(settings.objective, ("", "", None))
+    if known is None:
+        return
+    missing = len(pairs) - int(np.count_nonzero(known))
+    if missing:
+        raise ConfigError(
+            f"loss.objective is {settings.objective}, which needs {what} of every pair, but "
+            f"{missing:,} of {len(pairs):,} have none; add the column {column} to the sources, "
+            "leave out those without in data.sources, or set loss.objective to contrastive."
+        )
+    if settings.objective != "classification":
+        return
+    wanted, found = settings.labels or pairs.labels, pairs.labels
+    if {*wanted} != {*found} or len(found) < 2:
+        raise ConfigError(
+            f"The labels of the pairs are {', '.join(sorted(found))}, but classification is of "
+            f"{', '.join(sorted(settings.labels)) or 'at least two'}; mend loss.labels or the data."
+        )
 
 
 def surrogate_for(

@@ -3,6 +3,7 @@
     recipe.yaml       everything that decided it          metrics.jsonl   a line per step
     checkpoints/      the last ones, to continue from     model/          what came out
     result.json       the end: losses, scores, versions
+    negatives/        those that the model found itself, where the recipe asks for them
 
 A folder belongs to one recipe. The same recipe finds its run there and goes on; another is told
 what differs, and a folder of something else is left alone.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ from cde_core.train.distributed import World
 LOCK = ".lock"
 LAST_STEPS = 20
 """Steps over which the final loss and accuracy are averaged."""
+
+NO_RESULT = {"step", "ignored", "gradient_norm", "learning_rate", "seconds"}
+"""What of a step is no sign of what was learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The last checkpoints."""
         return self.path / "checkpoints"
+
+    @property
+    def negatives(self) -> Path:
+        """Hard negatives that the model in training found, a folder for each time."""
+        return self.path / "negatives"
 
     def metrics(self, rank: int = 0) -> Path:
         """The log of a process; the first one's is the run's."""
@@ -127,8 +136,7 @@ class RunFolder:
             "recipe_digest": digest(recipe),
             "steps": steps,
             "pairs": pairs,
-            "loss": sum(row["loss"] for row in last) / len(last),
-            "accuracy": sum(row["accuracy"] for row in last) / len(last),
+            **_means(last),
             "scores": dict(scores),
             "seconds": sum(row["seconds"] for row in rows),
             "device": device,
@@ -144,6 +152,16 @@ class RunFolder:
     @property
     def _result(self) -> Path:
         return self.path / "result.json"
+
+
+def _means(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """The loss and what else the objective tells, each over the steps that have it."""
+    means: dict[str, float | None] = {}
+    for name in rows[-1]:
+        if name not in NO_RESULT:
+            known = [value for row in rows if (value := row.get(name)) is not None]
+            means[name] = sum(known) / len(known) if known else None
+    return means
 
 
 def _write(path: Path, text: str) -> None:

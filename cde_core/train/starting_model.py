@@ -1,9 +1,11 @@
 """The model that a run starts from, as its recipe describes it.
 
     ModelConfig ──▶ load backbones ──▶ keep some layers ──▶ biencoder, or two stages ──▶ TextEncoder
+                └─▶ a T5 of random weights ─────────────────▲
 
 A backbone is a sentence encoder or a plain language model; a checkpoint of ours is taken as it is,
-so a second phase of training starts where the first ended.
+so a second phase of training starts where the first ended. Of a T5, a text encoder keeps what its
+pooling needs: a decoder that nothing reaches would only be pulled towards zero.
 """
 
 from __future__ import annotations
@@ -12,14 +14,21 @@ import dataclasses
 
 from cde_core.errors import ConfigError
 from cde_core.model.biencoder import Biencoder
-from cde_core.model.checkpoint import load, reader_for
+from cde_core.model.checkpoint import load
 from cde_core.model.config import BiencoderConfig, ContextualConfig
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.model.encode import TextEncoder
-from cde_core.model.initialise import contextual_from
+from cde_core.model.initialise import contextual_from, stage_config
+from cde_core.model.reshape import (
+    keep_layers,
+    with_config,
+    with_positions,
+    without_what_is_not_pooled,
+)
 from cde_core.model.transformer import set_dropout
 from cde_core.recipe import ModelConfig
 from cde_core.tokens import TextReader
+from cde_core.train.starting_t5 import backbone_for
 
 
 def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> TextEncoder:
@@ -34,7 +43,7 @@ def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> T
         ConfigError: If the backbone cannot be what the recipe asks for.
         ModelError: If it cannot be loaded.
     """
-    second = load(settings.backbone, device="cpu", cache=None)
+    second = backbone_for(settings, seed)
     if settings.kind == "biencoder":
         encoder = _biencoder(second, settings, temperature)
     elif isinstance(second.model, ContextualEncoder):
@@ -67,13 +76,19 @@ def _biencoder(encoder: TextEncoder, settings: ModelConfig, temperature: float) 
             "backbone without context, or set model.kind to contextual."
         )
     encoder = keep_layers(encoder, settings.layers)
+    encoder = with_positions(encoder, settings.positions, reach=settings.max_length)
+    assert isinstance(encoder.model.config, BiencoderConfig)
+    pooling = settings.pooling or encoder.model.config.pooling
+    encoder = without_what_is_not_pooled(encoder, pooling)
+    assert isinstance(encoder.model.config, BiencoderConfig)
     config = dataclasses.replace(
         encoder.model.config,
+        pooling=pooling,
         max_length=settings.max_length,
         prefixes=settings.prefixes,
         logit_scale=1 / temperature,
     )
-    return _with_config(encoder, config)
+    return with_config(encoder, config)
 
 
 def _continued(
@@ -99,7 +114,7 @@ def _continued(
         context_documents=settings.context_documents,
         logit_scale=1 / temperature,
     )
-    return _with_config(encoder, config)
+    return with_config(encoder, config)
 
 
 def _two_stages(
@@ -113,8 +128,8 @@ def _two_stages(
     first = keep_layers(first, settings.first_layers or settings.layers)
     prefix = settings.attention == "prefix"
     config = ContextualConfig(
-        first=first.model.backbone.config,
-        second=second.model.backbone.config,
+        first=stage_config(first),
+        second=stage_config(second),
         context_documents=settings.context_documents,
         tokens_per_document=settings.tokens_per_document,
         soft_prompts=settings.soft_prompts,
@@ -133,35 +148,3 @@ def _two_stages(
         backbone_name=settings.backbone,
     )
     return contextual_from(second, first, config, seed=seed)
-
-
-def keep_layers(encoder: TextEncoder, count: int) -> TextEncoder:
-    """A biencoder with the first `count` layers of this one's backbone; 0: all.
-
-    Raises:
-        ConfigError: If it has fewer, or is no biencoder.
-    """
-    model = encoder.model
-    if not isinstance(model, Biencoder):
-        raise ConfigError(
-            f"{encoder.name} is contextual itself, so it cannot be one of two stages."
-        )
-    backbone = model.config.backbone
-    if count == 0 or count == backbone.layers:
-        return encoder
-    if count > backbone.layers:
-        raise ConfigError(
-            f"{encoder.name} has {backbone.layers} layers, fewer than the {count} asked for."
-        )
-    config = dataclasses.replace(model.config, backbone=dataclasses.replace(backbone, layers=count))
-    kept = Biencoder(config)
-    wanted = kept.state_dict()
-    kept.load_state_dict({k: v for k, v in model.state_dict().items() if k in wanted})
-    return TextEncoder(kept, encoder.reader, name=encoder.name)
-
-
-def _with_config(encoder: TextEncoder, config: BiencoderConfig | ContextualConfig) -> TextEncoder:
-    """The same weights under another config, whose shapes are the same."""
-    model = Biencoder(config) if isinstance(config, BiencoderConfig) else ContextualEncoder(config)
-    model.load_state_dict(encoder.model.state_dict())
-    return TextEncoder(model, reader_for(config, encoder.reader.tokenizer), name=encoder.name)

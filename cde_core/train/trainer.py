@@ -30,13 +30,21 @@ from cde_core.model.checkpoint import save
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.plugins import plugin
 from cde_core.recipe import Recipe, digest
-from cde_core.train.batching.batches import BatchPlan, BatchTexts, plan_batch, texts_of
+from cde_core.train.batching.batches import (
+    BatchPlan,
+    BatchTexts,
+    judged_of,
+    plan_batch,
+    texts_of,
+)
 from cde_core.train.batching.filtering import Masks
 from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
 from cde_core.train.distributed import World
 from cde_core.train.gradients import BatchLoss, HowToCompute, batch_gradient
 from cde_core.train.interruptions import Interruptions
 from cde_core.train.log import MetricsLog, TrainingBar
+from cde_core.train.objectives.chosen import objective_for
+from cde_core.train.objectives.objective import Judged
 from cde_core.train.optimiser import (
     clip_gradients,
     learning_rate_at,
@@ -44,6 +52,7 @@ from cde_core.train.optimiser import (
     set_learning_rate,
 )
 from cde_core.train.preparation import prepare
+from cde_core.train.rivals.refresh import Refresh
 from cde_core.train.run_folder import RunFolder
 from cde_core.train.starting_model import as_learner, starting_model
 
@@ -93,7 +102,13 @@ class Run:
         )
         self.encoder.model.to(world.device)
         self.learner = as_learner(self.encoder, recipe.model)
-        self.parameters = list(self.encoder.model.parameters())
+        self.objective = objective_for(
+            recipe.loss,
+            width=self.encoder.dimension,
+            classes=len(self.data.pairs.labels),
+            seed=recipe.seed,
+        ).to(world.device)
+        self.parameters = [*self.encoder.model.parameters(), *self.objective.parameters()]
         chosen = recipe.optimiser
         self.optimiser = make_optimiser(
             self.encoder.model,
@@ -103,11 +118,15 @@ class Run:
             betas=chosen.betas,
             epsilon=chosen.epsilon,
             freeze=_frozen(recipe),
+            objective=self.objective,
         )
         self.how = HowToCompute(
             tokens_at_once=recipe.batches.tokens_at_once,
             keep_graphs=not recipe.batches.gradient_cache,
             precision=getattr(torch, recipe.precision),
+        )
+        self.negatives = Refresh(
+            recipe, self.data, folder.negatives, world, lambda line: _say(world, line)
         )
         self.scores: dict[str, float] = {}
         self.done = self._go_back_to_the_last_checkpoint()
@@ -120,8 +139,8 @@ class Run:
             if self.done == 0 and self.recipe.evaluation.at_start:
                 self._evaluate(log, bar)
             self.encoder.model.train()
-            for plan, texts, masks in self._batches():
-                self._step(plan, texts, masks, log, bar)
+            for plan, texts, masks, judged in self._batches():
+                self._step(plan, texts, masks, judged, log, bar)
                 if self._evaluates_now():
                     self._evaluate(log, bar)
                 asked = interruptions.anywhere(self.world)
@@ -147,17 +166,22 @@ class Run:
         file = sys.stderr if self.world.leads else Path(os.devnull).open("w")
         return TrainingBar(self.data.steps, done=self.done, file=file)
 
-    def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks]]:
+    def _batches(self) -> Iterator[tuple[BatchPlan, BatchTexts, Masks, Judged]]:
         """The batches that are left; each is made while the one before is computed."""
-        steps = range(self.done, self.data.steps)
-        with ThreadPoolExecutor(1) as ahead:
-            coming = [ahead.submit(self._batch, step) for step in steps[:1]]
-            for step in steps:
-                now = coming.pop().result()
-                coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
-                yield now
+        for steps in self.negatives.stretches(self.done):
+            if self.negatives.are_to_be_found(steps.start):
+                if self.done:
+                    self._save()  # finding them takes long, and may be killed
+                self.negatives.find(steps.start, self.encoder)
+            self.negatives.use_those_of(steps.start)
+            with ThreadPoolExecutor(1) as ahead:
+                coming = [ahead.submit(self._batch, step) for step in steps[:1]]
+                for step in steps:
+                    now = coming.pop().result()
+                    coming = [ahead.submit(self._batch, step + 1)] if step + 1 in steps else []
+                    yield now
 
-    def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks]:
+    def _batch(self, step: int) -> tuple[BatchPlan, BatchTexts, Masks, Judged]:
         model, settings = self.encoder.model, self.recipe.model
         context: dict[str, Any] = {}
         if isinstance(model, ContextualEncoder):
@@ -169,18 +193,26 @@ class Run:
             }
         plan = plan_batch(
             self.data.rows(step),
-            self.data.pairs,
+            self.negatives.pairs,
             step=step,
             seed=self.recipe.seed,
             hard_negatives=self.recipe.batches.hard_negatives,
             **context,
         )
         prefixes = self.recipe.data.prefixes if model.config.prefixes else None
-        texts = texts_of(plan, self.data.pairs, prefixes)
-        return plan, texts, self.data.filter.masks(plan, texts)
+        pairs = self.negatives.pairs
+        texts = texts_of(plan, pairs, prefixes)
+        masks = self.negatives.filter.masks(plan, texts)
+        return plan, texts, masks, judged_of(plan, pairs)
 
     def _step(
-        self, plan: BatchPlan, texts: BatchTexts, masks: Masks, log: MetricsLog, bar: TrainingBar
+        self,
+        plan: BatchPlan,
+        texts: BatchTexts,
+        masks: Masks,
+        judged: Judged,
+        log: MetricsLog,
+        bar: TrainingBar,
     ) -> None:
         started = time.perf_counter()
         torch.manual_seed(_seed(self.recipe.seed, plan.step, self.world.rank))
@@ -190,7 +222,8 @@ class Run:
             plan,
             texts,
             masks,
-            temperature=self.recipe.loss.temperature,
+            objective=self.objective,
+            judged=judged,
             share_negatives=self.recipe.batches.share_negatives,
             how=self.how,
             world=self.world,
@@ -199,7 +232,11 @@ class Run:
         self._require_numbers(plan.step, report, norm)
         chosen = self.recipe.optimiser
         factor = learning_rate_at(
-            plan.step, steps=self.data.steps, warmup=chosen.warmup, schedule=chosen.schedule
+            plan.step,
+            steps=self.data.steps,
+            warmup=chosen.warmup,
+            schedule=chosen.schedule,
+            lowest=chosen.final_learning_rate / chosen.learning_rate,
         )
         set_learning_rate(self.optimiser, factor)
         self.optimiser.step()
@@ -209,7 +246,7 @@ class Run:
         bar.update(
             self.done,
             loss=report.loss,
-            accuracy=report.accuracy,
+            shares=dict(list(report.measures.items())[:1]),
             pairs_per_second=len(plan.rows) / seconds,
         )
 
@@ -237,7 +274,7 @@ class Run:
                 f"The data of {self.folder.path} changed since its run began, so it cannot go on; "
                 "restore the data, or name another --output."
             )
-        checkpoint.restore(self.encoder, self.optimiser)
+        checkpoint.restore(self.encoder, self.optimiser, self.objective)
         self.scores = dict(checkpoint.extra.get("scores", {}))
         _say(self.world, f"going on after step {checkpoint.step:,}")
         return checkpoint.step
@@ -256,6 +293,7 @@ class Run:
                 recipe_digest=self.digest,
                 extra={"scores": self.scores, "pairs": self.data.pairs.digest},
                 keep=self.recipe.checkpoints.keep,
+                objective=self.objective,
             )
         self.world.wait()
 
@@ -309,8 +347,7 @@ def _say(world: World, line: str) -> None:
 def _metrics(report: BatchLoss, norm: float, rate: float, seconds: float) -> dict[str, float]:
     return {
         "loss": report.loss,
-        "accuracy": report.accuracy,
-        "ignored": report.ignored,
+        **report.measures,
         "gradient_norm": norm,
         "learning_rate": rate,
         "seconds": seconds,

@@ -67,6 +67,4 @@ def _print_tables(records: list[RunRecord]) -> None:
     gains = gain_table(records)
     if not gains.empty:
         print(f"\nWhat the corpus as context bought:\n{gains.to_string(index=False)}")
-        print(
-            "Whether it is more than chance: cde-eval compare none corpus (search tasks)."
-        )
+        print("Whether it is more than chance: cde-eval compare none corpus (search tasks).")

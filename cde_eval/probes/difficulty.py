@@ -242,7 +242,7 @@ def _row_of_run(
         "steps": result["steps"],
         **measured,
         "loss": result["loss"],
-        "accuracy": result["accuracy"],
+        "accuracy": result.get("accuracy"),
         "score": score,
         "tasks": tasks,
     }

@@ -23,7 +23,7 @@ import torch
 from cde_core.train.batching.clusters import Clusters, cluster_pairs
 from cde_core.train.batching.packing import pack
 from cde_core.train.batching.surrogates import PairVectors, unit_rows
-from cde_core.train.losses import columns, false_negatives
+from cde_core.train.objectives.columns import columns, false_negatives
 from tests.bench.report import Row, median_of
 
 PAIRS, DIM, SIZE, ITERATIONS = 40_000, 128, 100, 20

@@ -21,6 +21,7 @@ from cde_core.train.batching.batches import plan_batch, texts_of
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.data.pairs import Pair, Pairs, write_pairs
 from cde_core.train.gradients import HowToCompute, batch_gradient
+from cde_core.train.objectives.contrastive import Contrastive
 from cde_core.train.optimiser import clip_gradients, make_optimiser
 from cde_core.train.starting_model import starting_model
 from tests.bench.report import Row, median_of
@@ -49,7 +50,7 @@ def our_step(encoder: TextEncoder, pairs: Pairs, batch: int = BATCH) -> Step:
         texts = texts_of(plan, pairs, {})
         optimiser.zero_grad(set_to_none=True)
         masks = Filter(duplicates=False).masks(plan, texts)
-        batch_gradient(encoder, plan, texts, masks, temperature=0.02, how=how)
+        batch_gradient(encoder, plan, texts, masks, objective=Contrastive(0.02), how=how)
         clip_gradients(encoder.model.parameters(), 1.0)
         optimiser.step()
 

@@ -238,10 +238,33 @@ def test_a_folder_of_transformers_loads_as_an_encoder_without_context(tmp_path, 
 
 def test_an_encoder_that_pools_otherwise_is_refused(minilm, tmp_path):
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    (tmp_path / "1_Pooling" / "config.json").write_text(
+        '{"pooling_mode_mean_sqrt_len_tokens": true}'
+    )
     shutil.copy(f"{minilm}/config.json", tmp_path)
-    with pytest.raises(ModelError, match="pooling_mode_max_tokens"):
+    with pytest.raises(ModelError, match="pooling_mode_mean_sqrt_len_tokens; we do mean"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("pooling", ["max", "lasttoken", "weightedmean"])
+def test_a_sentence_transformer_loads_with_its_pooling(pooling, tmp_path, tokenizer):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    shape = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    theirs = shaken(BertModel(BertConfig(**shape, intermediate_size=48)))
+    theirs.save_pretrained(tmp_path / "bert")
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]")
+    fast.save_pretrained(tmp_path / "bert")
+    modules = [Transformer(str(tmp_path / "bert"), max_seq_length=32), Pooling(32, pooling)]
+    sentences = SentenceTransformer(modules=modules, device="cpu")
+    sentences.save(str(tmp_path / "sentences"))
+    ours = cde_core.load(tmp_path / "sentences", device="cpu")
+    assert ours.model.config.pooling == pooling
+    expected = sentences.encode(TEXTS)
+    np.testing.assert_allclose(ours.encode(TEXTS, normalise=False), expected, atol=1e-5)
 
 
 def test_minilm_equals_sentence_transformers(minilm):

@@ -154,17 +154,18 @@ def test_the_kernel_is_chosen_on_gpus_in_half_precision_where_it_is_installed(
     monkeypatch.setattr(flash, "DEVICES", {"cpu"})  # stands for the GPU here
     monkeypatch.setattr(flash, "_installed", lambda: asked["installed"])
     x = torch.empty(2, 5, asked["width"], device=asked["device"], dtype=asked["dtype"])
+    width = asked["width"] // asked["heads"]
     with torch.set_grad_enabled(asked["gradients"]):
-        assert flash.fits(x, heads=asked["heads"], in_front=asked["in_front"]) is fits
+        assert flash.fits(x, head_width=width, in_front=asked["in_front"]) is fits
 
 
 def test_mixed_precision_counts_as_the_precision_it_computes_in(monkeypatch):
     monkeypatch.setattr(flash, "DEVICES", {"cpu"})
     monkeypatch.setattr(flash, "_installed", lambda: True)
     x = torch.empty(2, 5, 32)
-    assert not flash.fits(x, heads=4, in_front=False)
+    assert not flash.fits(x, head_width=8, in_front=False)
     with torch.autocast("cpu", torch.bfloat16):
-        assert flash.fits(x, heads=4, in_front=False)
+        assert flash.fits(x, head_width=8, in_front=False)
 
 
 def test_gpus_and_half_precision_are_what_the_kernel_is_for():

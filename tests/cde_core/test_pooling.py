@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cde_core.model.pooling import after_instruction, mean, mean_of_spans
+from cde_core.model.pooling import OF_ROWS, after_instruction, mean, mean_of_spans
 
 ROWS = torch.tensor([[[1.0], [2.0], [3.0], [4.0], [90.0]]])
 MASK = torch.tensor([[True, True, True, True, False]])
@@ -77,3 +77,40 @@ def test_padding_is_left_out_with_the_instruction():
     ids = torch.tensor([[9, 4, 8, 0]])
     mask = torch.tensor([[True, True, True, False]])
     assert after_instruction(ids, mask, 4).int().tolist() == [[0, 0, 1, 0]]
+
+
+def by_hand(pooling):
+    """Of rows (1, 5), (3, 2), (2, 4), the last of which may be padding."""
+    return {
+        "mean": ([2, 11 / 3], [2, 3.5]),
+        "cls": ([1, 5], [1, 5]),
+        "max": ([3, 5], [3, 5]),
+        "lasttoken": ([2, 4], [3, 2]),
+        "weightedmean": ([(1 + 6 + 6) / 6, (5 + 4 + 12) / 6], [(1 + 6) / 3, (5 + 4) / 3]),
+    }[pooling]
+
+
+@pytest.mark.parametrize("pooling", OF_ROWS)
+def test_each_pooling_by_hand(pooling):
+    rows = torch.tensor([[[1.0, 5.0], [3.0, 2.0], [2.0, 4.0]]])
+    whole, padded = by_hand(pooling)
+    torch.testing.assert_close(OF_ROWS[pooling](rows, None), torch.tensor([whole]).float())
+    mask = torch.tensor([[True, True, False]])
+    torch.testing.assert_close(OF_ROWS[pooling](rows, mask), torch.tensor([padded]).float())
+
+
+@pytest.mark.parametrize("pooling", OF_ROWS)
+def test_each_pooling_equals_that_of_sentence_transformers(pooling):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    torch.manual_seed(0)
+    rows = torch.randn(3, 7, 8) - 3  # so that a maximum of 0 would be padding
+    mask = torch.arange(7) < torch.tensor([[7], [4], [1]])
+    theirs = Pooling(8, pooling)({"token_embeddings": rows, "attention_mask": mask.long()})
+    torch.testing.assert_close(OF_ROWS[pooling](rows, mask), theirs["sentence_embedding"])
+
+
+@pytest.mark.parametrize("pooling", OF_ROWS)
+def test_a_text_of_which_no_row_counts_gives_numbers(pooling):
+    found = OF_ROWS[pooling](torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.bool))
+    assert found.isfinite().all()

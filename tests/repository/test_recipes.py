@@ -83,3 +83,24 @@ def test_reading_a_sweep_needs_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=TRAINING.parent, check=False)
     assert done.returncode == 0
+
+
+def test_the_three_stages_of_2k_t5_have_the_hyper_parameters_of_its_appendix():
+    spans, crops, tuned = (
+        read_recipe(TRAINING / f"paper-2k-t5-{stage}.yaml")
+        for stage in ("1-span-corruption", "2-cropping", "3-fine-tuning")
+    )
+    assert (spans.spans.share, spans.spans.mean_length, spans.steps) == (0.15, 3, 49152)
+    assert round(spans.batches.size * spans.model.max_length * spans.steps, -9) == 8e9  # tokens
+    rate = spans.optimiser
+    assert (rate.learning_rate, rate.final_learning_rate, rate.schedule) == (2e-2, 1e-5, "cosine")
+    assert rate.warmup == spans.steps // 10 and spans.model.positions == "rotary"
+    for stage, before in ((crops, spans), (tuned, crops)):
+        assert stage.model.backbone == f"runs/{before.name}/model"
+        assert (stage.optimiser.learning_rate, stage.optimiser.schedule) == (5e-6, "linear")
+        assert (stage.batches.size, stage.batches.tokens_at_once) == (128, 24 * 2048)
+        assert (stage.model.pooling, stage.model.max_length) == ("decoder", 2048)
+    for stage in (spans, crops, tuned):
+        assert (stage.optimiser.weight_decay, stage.optimiser.clip) == (0, 1)
+    assert (crops.epochs, tuned.epochs) == (1, 8)
+    assert (crops.batches.hard_negatives, tuned.batches.hard_negatives) == (0, 9)

@@ -1,6 +1,7 @@
 """One batch: which pairs, which hard negatives, which documents are read as context.
 
     packing (n, B) ──▶ plan_batch(seed, epoch, number) ──▶ BatchPlan ──▶ texts_of ──▶ BatchTexts
+                                                             └──▶ judged_of ──▶ Judged
 
 A plan is numbers alone, and follows from the seed, the epoch and the batch's number, so a resumed
 run draws what it would have drawn, and every process knows the whole of a batch of which it
@@ -25,7 +26,8 @@ from numpy.typing import NDArray
 
 from cde_core.text import Purpose, prefix_for
 from cde_core.train.data.pairs import Pairs
-from cde_core.train.losses import Columns
+from cde_core.train.objectives.columns import Columns
+from cde_core.train.objectives.objective import Judged
 
 Numbers = NDArray[np.int64]
 
@@ -197,7 +199,7 @@ def texts_of(
             otherwise have those of search; None: no text has a prefix.
     """
     domains = [pairs.domains[number] for number in pairs.domain_of[plan.rows]]
-    of_domain = [_prefixes_of(domain, prefixes) for domain in domains]
+    of_domain = [prefixes_of(domain, prefixes) for domain in domains]
     return BatchTexts(
         queries=pairs.queries(plan.rows),
         documents=pairs.documents(plan.rows) + pairs.negatives(plan.negatives),
@@ -206,7 +208,23 @@ def texts_of(
     )
 
 
-def _prefixes_of(domain: str, prefixes: Mapping[str, tuple[str, str]] | None) -> tuple[str, str]:
+def judged_of(plan: BatchPlan, pairs: Pairs) -> Judged:
+    """Fetch what is known of a batch's pairs beyond their texts."""
+    judged = Judged.nothing(len(plan.rows), len(plan.owners))
+    if len(pairs.scores):
+        judged.scores[:] = torch.from_numpy(pairs.scores[plan.rows])
+    if len(pairs.label_of):
+        judged.labels[:] = torch.from_numpy(pairs.label_of[plan.rows])
+    answers = len(plan.rows)
+    if len(pairs.teacher_of_documents):
+        judged.teacher[:answers] = torch.from_numpy(pairs.teacher_of_documents[plan.rows])
+    if len(pairs.teacher_of_negatives):
+        judged.teacher[answers:] = torch.from_numpy(pairs.teacher_of_negatives[plan.negatives])
+    return judged
+
+
+def prefixes_of(domain: str, prefixes: Mapping[str, tuple[str, str]] | None) -> tuple[str, str]:
+    """Prefix of queries and prefix of documents of a domain, from a mapping as `texts_of` takes."""
     if prefixes is None:
         return "", ""
     query, document = prefixes.get(domain) or prefixes.get("*") or PREFIXES

@@ -4,7 +4,7 @@
 
 Clusters bring together what is alike, and so bring false negatives together too. A frozen surrogate
 scores queries against documents, and what it scores as high as the answer leaves the partition
-(`losses.false_negatives`). Its vectors are computed once for all pairs, before training, or for
+(`columns.false_negatives`). Its vectors are computed once for all pairs, before training, or for
 each batch as it comes. Masks are asked for some queries at a time, so a large batch's never stand
 in memory whole.
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from cde_core.train.batching.batches import BatchPlan, BatchTexts, Numbers
 from cde_core.train.batching.surrogates import PairVectors, Surrogate
-from cde_core.train.losses import Columns, false_negatives, similar_beyond
+from cde_core.train.objectives.columns import Columns, false_negatives, similar_beyond
 
 Masks = Callable[[Numbers], Tensor | None]
 """From some queries of a batch to what each of them ignores (n, C); None: nothing."""

@@ -15,18 +15,19 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 
-def opened(file: Path, *, rows: int) -> NDArray[np.float32] | None:
+def opened(file: Path, *, rows: int, dtype: DTypeLike = np.float32) -> NDArray[Any] | None:
     """The vectors (rows, d) of a finished file, memory-mapped; None if it does not hold them."""
     try:
         array = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         return None
-    if array.dtype != np.float32 or array.ndim != 2 or len(array) != rows:
+    if array.dtype != dtype or array.ndim != 2 or len(array) != rows:
         return None
     whole = file.stat().st_size == array.offset + array.nbytes
     return array if whole else None
@@ -35,9 +36,10 @@ def opened(file: Path, *, rows: int) -> NDArray[np.float32] | None:
 class GrowingArray:
     """The unfinished form of an array; use it in a `with` statement."""
 
-    def __init__(self, file: Path, *, rows: int) -> None:
-        """Begin, or continue, `file`, which will have this many rows."""
+    def __init__(self, file: Path, *, rows: int, dtype: DTypeLike = np.float32) -> None:
+        """Begin, or continue, `file`, which will have this many rows of this kind of numbers."""
         self._file, self._rows = file, rows
+        self._dtype = np.dtype(dtype).newbyteorder("<")
         self._unfinished = file.with_name(f"{file.name}.unfinished")
         self._record = file.with_name(f"{file.name}.json")
         self.done, self._width = self._recorded()
@@ -61,7 +63,7 @@ class GrowingArray:
             self._unfinished.replace(self._file)
             self._record.unlink(missing_ok=True)
 
-    def append(self, vectors: NDArray[np.float32]) -> None:
+    def append(self, vectors: NDArray[Any]) -> None:
         """Add rows (n, d) and record them.
 
         Raises:
@@ -72,7 +74,7 @@ class GrowingArray:
             self._out.write(self._header())
         if vectors.shape[1] != self._width or self.done + len(vectors) > self._rows:
             raise ValueError(f"{vectors.shape} after {self.done} of ({self._rows}, {self._width})")
-        self._out.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        self._out.write(np.ascontiguousarray(vectors, dtype=self._dtype).data)
         self._out.flush()
         os.fsync(self._out.fileno())
         self.done += len(vectors)
@@ -96,9 +98,10 @@ class GrowingArray:
 
     def _header(self) -> bytes:
         header = io.BytesIO()
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._width)}
-        np.lib.format.write_array_header_1_0(header, shape)
+        shape, kind = (self._rows, self._width), self._dtype.str
+        about = {"descr": kind, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(header, about)
         return header.getvalue()
 
     def _size(self, rows: int) -> int:
-        return len(self._header()) + rows * self._width * 4
+        return len(self._header()) + rows * self._width * self._dtype.itemsize

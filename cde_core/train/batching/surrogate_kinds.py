@@ -48,20 +48,24 @@ def surrogate_named(
             is asked of what is not a model of this package.
         ModelError: If it is not a model.
     """
-    kind, is_plugin, argument = name.partition(":")
-    is_plugin = is_plugin if not Path(name).expanduser().exists() else ""
-    if max_length and (is_plugin or name == "tfidf"):
+    if max_length and not is_model(name):
         raise ConfigError(
             f"surrogate_length is {max_length}, but {name} reads texts as it does; leave it at 0."
         )
     if name == "tfidf":
         return TfidfSurrogate(pairs)
-    if is_plugin:
+    if not is_model(name):
+        kind, _, argument = name.partition(":")
         found: Surrogate = plugin(PLUGINS, kind)(argument, device)
         return found
     import cde_core
 
     return ModelSurrogate(cde_core.load(name, device=device, cache=None), max_length=max_length)
+
+
+def is_model(name: str) -> bool:
+    """Whether a name is that of a model of this package, and not of a plug-in or of TF-IDF."""
+    return name != "tfidf" and (":" not in name or Path(name).expanduser().exists())
 
 
 class ModelSurrogate:

@@ -14,6 +14,7 @@ Source: Morris and Rush (2024), section 4.1, https://arxiv.org/abs/2410.02525
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -54,6 +55,21 @@ class Surrogate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PickedRows:
+    """Some rows of vectors on disk, under numbers of their own."""
+
+    vectors: NDArray[np.float32]
+    """All of them."""
+
+    chosen: NDArray[np.int64]
+    """Row `chosen[i]` is number i."""
+
+    def __getitem__(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Some rows, in the order asked for."""
+        return self.vectors[self.chosen[numbers]]
+
+
+@dataclass(frozen=True, slots=True)
 class PairVectors:
     """What a surrogate makes of N pairs with M hard negatives: unit rows, memory-mapped."""
 
@@ -63,11 +79,17 @@ class PairVectors:
     documents: NDArray[np.float32]
     """(N, d)"""
 
-    negatives: NDArray[np.float32]
+    negatives: NDArray[np.float32] | PickedRows
     """(M, d), in the order of the pairs' own numbers."""
 
     digest: str
     """Of the pairs and the surrogate."""
+
+    def borrowing(self, negatives: NDArray[np.int64]) -> PairVectors:
+        """The vectors of pairs whose negatives are documents of other pairs (`Pairs.borrowing`)."""
+        picked = PickedRows(self.documents, negatives[negatives >= 0])
+        digest = digest_of_parts(self.digest, hashlib.sha256(negatives.tobytes()).hexdigest())
+        return dataclasses.replace(self, negatives=picked, digest=digest)
 
 
 def embed_pairs(
@@ -97,7 +119,7 @@ def embed_pairs(
     with one_process_at_a_time(folder / "lock"):
         _remove_misfits(columns, folder)
         for column in columns:
-            _embed(column, surrogate, folder, progress)
+            embed_column(column, surrogate, folder, progress)
     queries, documents, negatives = (
         np.load(folder / f"{column.name}.npy", mmap_mode="r").view(np.ndarray) for column in columns
     )
@@ -122,25 +144,32 @@ def digest_of_parts(*parts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """All texts of one kind."""
 
     name: str
+    """Of the file with their vectors, without its ending."""
+
     rows: int
+    """How many there are."""
+
     side: Side
+    """Which side they stand on."""
+
     texts: Callable[[NDArray[np.int64]], list[str]]
+    """Some of them, by their numbers."""
 
 
-def _columns(pairs: Pairs) -> tuple[_Column, ...]:
+def _columns(pairs: Pairs) -> tuple[Column, ...]:
     negatives = int(pairs.first_negative[-1])
     return (
-        _Column("queries", len(pairs), "query", pairs.queries),
-        _Column("documents", len(pairs), "document", pairs.documents),
-        _Column("negatives", negatives, "document", pairs.negatives),
+        Column("queries", len(pairs), "query", pairs.queries),
+        Column("documents", len(pairs), "document", pairs.documents),
+        Column("negatives", negatives, "document", pairs.negatives),
     )
 
 
-def _remove_misfits(columns: Sequence[_Column], folder: Path) -> None:
+def _remove_misfits(columns: Sequence[Column], folder: Path) -> None:
     """Remove finished files that are damaged, and all of them where their widths differ."""
     files = {folder / f"{column.name}.npy": column.rows for column in columns}
     found = {file: opened(file, rows=rows) for file, rows in files.items()}
@@ -150,8 +179,16 @@ def _remove_misfits(columns: Sequence[_Column], folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _embed(column: _Column, surrogate: Surrogate, folder: Path, progress: Progress | None) -> None:
-    """Fill the file of one column, from where it ends."""
+def embed_column(
+    column: Column, surrogate: Surrogate, folder: Path, progress: Progress | None
+) -> None:
+    """Fill the file of one column, from where it ends.
+
+    A column without rows is as wide as the queries in the same folder.
+
+    Raises:
+        ModelError: If the surrogate gives something else than one finite vector per text.
+    """
     file = folder / f"{column.name}.npy"
     if file.is_file():
         return _tell(progress, column.rows)

@@ -9,16 +9,21 @@ one kind stand in one memory-mapped file, and a batch costs what its own texts c
     queries.utf8, .offsets        all queries (text_files.py); documents and negatives alike
     domains.numbers               domain of every pair, as a number
     negatives.first               number of every pair's first negative, and how many there are
+    scores.numbers                how alike query and document are, of every pair
+    labels.numbers                class of every pair, as a number; -1 for none
+    teacher.documents, .negatives what a teacher scores every document and every negative
 
-Numbers are little-endian, int64 but for domains (int32). The digest is that of the
-content in its order, whatever it was read from, so all that is derived from pairs can be kept
-under it.
+Numbers are little-endian, int64 but for domains and labels (int32) and scores (float64, NaN for
+none). What no pair has takes no room: its file is empty. The digest is that of the content in its
+order, whatever it was read from, so all that is derived from pairs can be kept under it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import math
 import os
 import shutil
 import struct
@@ -28,19 +33,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cde_core.errors import DataError
-from cde_core.train.data.text_files import INT64, Numbers, Texts, TextWriter, mapped, new_file
+from cde_core.train.data.text_files import (
+    BUFFER,
+    INT64,
+    Numbers,
+    PickedTexts,
+    Texts,
+    TextWriter,
+    mapped,
+    new_file,
+)
 
-FORMAT = "cde_core pairs 1"
+FORMAT = "cde_core pairs 2"
 ABOUT = "pairs.json"
 UNFINISHED = ".unfinished"
 
-INT32 = struct.Struct("<i")
+INT32, FLOAT64 = struct.Struct("<i"), struct.Struct("<d")
+NO_LABEL, NO_SCORE = -1, math.nan
 PAIRS_AT_ONCE = 1_024  # read together when all are
 
 
@@ -56,6 +71,15 @@ class Pair:
 
     domain: str = ""
     """Where it comes from; batches do not mix domains unless asked."""
+
+    score: float | None = None
+    """How alike the two are, on whatever scale the data have; None: nobody says."""
+
+    label: str | None = None
+    """Class of the two together, such as "entailment"; None: nobody says."""
+
+    scores: tuple[float, ...] = ()
+    """A teacher's scores (logits) of the document and of each negative; none: nobody says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +102,24 @@ class Pairs:
     """Pair i's negatives are those from number first_negative[i] up to, and without,
     first_negative[i + 1] (N + 1,)."""
 
+    labels: tuple[str, ...]
+    """Names of classes, in the order in which they first come."""
+
+    scores: NDArray[np.float64]
+    """How alike the two of every pair are (N,), NaN where nobody says; (0,) if nobody ever does."""
+
+    label_of: NDArray[np.int32]
+    """Every pair's class, as a number into `labels` (N,), -1 where nobody says; or (0,)."""
+
+    teacher_of_documents: NDArray[np.float64]
+    """A teacher's score of every document (N,), NaN where it has none; or (0,)."""
+
+    teacher_of_negatives: NDArray[np.float64]
+    """The same of every negative (M,); or (0,)."""
+
     _queries: Texts
     _documents: Texts
-    _negatives: Texts
+    _negatives: Texts | PickedTexts
 
     @classmethod
     def open(cls, folder: Path) -> Pairs:
@@ -90,13 +129,18 @@ class Pairs:
             DataError: If the folder holds no pairs, or a file of it is not of the size it should
                 have.
         """
-        digest, domains = _read_about(folder)
+        digest, domains, labels = _read_about(folder)
         return cls(
             folder=folder,
             digest=digest,
             domains=domains,
             domain_of=mapped(folder / "domains.numbers", "<i4"),
             first_negative=mapped(folder / "negatives.first", "<i8"),
+            labels=labels,
+            scores=mapped(folder / "scores.numbers", "<f8"),
+            label_of=mapped(folder / "labels.numbers", "<i4"),
+            teacher_of_documents=mapped(folder / "teacher.documents", "<f8"),
+            teacher_of_negatives=mapped(folder / "teacher.negatives", "<f8"),
             _queries=Texts(folder, "queries"),
             _documents=Texts(folder, "documents"),
             _negatives=Texts(folder, "negatives"),
@@ -114,6 +158,24 @@ class Pairs:
         for start in range(0, len(self), PAIRS_AT_ONCE):
             yield from self._some(start, min(start + PAIRS_AT_ONCE, len(self)))
 
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """Whether somebody says how alike the two of a pair are (N,)."""
+        return self._known(~np.isnan(self.scores))
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Whether a pair has a class (N,)."""
+        return self._known(self.label_of != NO_LABEL)
+
+    @property
+    def taught(self) -> NDArray[np.bool_]:
+        """Whether a teacher scored a pair's document, and its negatives with it (N,)."""
+        return self._known(~np.isnan(self.teacher_of_documents))
+
+    def _known(self, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return known if len(known) else np.zeros(len(self), dtype=np.bool_)
+
     def queries(self, rows: Numbers) -> list[str]:
         """Queries of some pairs, in the order asked for.
 
@@ -130,6 +192,23 @@ class Pairs:
         """Hard negatives by their numbers among all M, which `first_negative` tells."""
         return self._negatives.read(numbers)
 
+    def borrowing(self, negatives: NDArray[np.int64]) -> Pairs:
+        """The same pairs, whose only negatives are documents of other pairs.
+
+        Args:
+            negatives: Those pairs (N, n); -1 fills places that are left.
+        """
+        taken = negatives >= 0
+        content = np.ascontiguousarray(negatives, dtype="<i8").tobytes()
+        return dataclasses.replace(
+            self,
+            digest=hashlib.sha256(self.digest.encode() + content).hexdigest(),
+            first_negative=np.concatenate(([0], np.cumsum(taken.sum(axis=1)))),
+            teacher_of_documents=np.empty(0),  # whose scores are of other negatives
+            teacher_of_negatives=np.empty(0),
+            _negatives=PickedTexts(self._documents, negatives[taken]),
+        )
+
     def _some(self, start: int, stop: int) -> Iterator[Pair]:
         """Pairs that stand beside each other."""
         first = self.first_negative[start : stop + 1].tolist()
@@ -138,7 +217,25 @@ class Pairs:
         texts = zip(self.queries(rows), self.documents(rows), strict=True)
         for i, (query, document) in enumerate(texts):
             own = negatives[first[i] - first[0] : first[i + 1] - first[0]]
-            yield Pair(query, document, tuple(own), self.domains[self.domain_of[start + i]])
+            domain = self.domains[self.domain_of[start + i]]
+            yield Pair(query, document, tuple(own), domain, *self._judged(start + i))
+
+    def _judged(self, row: int) -> tuple[float | None, str | None, tuple[float, ...]]:
+        """Score, label, and a teacher's scores of one pair."""
+        score, label, scores = NO_SCORE, NO_LABEL, (NO_SCORE,)
+        if len(self.scores):
+            score = float(self.scores[row])
+        if len(self.label_of):
+            label = int(self.label_of[row])
+        if len(self.teacher_of_documents):
+            negatives = slice(self.first_negative[row], self.first_negative[row + 1])
+            of_negatives = self.teacher_of_negatives[negatives].tolist()
+            scores = (float(self.teacher_of_documents[row]), *of_negatives)
+        return (
+            None if math.isnan(score) else score,
+            None if label == NO_LABEL else self.labels[label],
+            () if math.isnan(scores[0]) else scores,
+        )
 
 
 def write_pairs(pairs: Iterable[Pair], folder: Path) -> Pairs:
@@ -158,7 +255,12 @@ def write_pairs(pairs: Iterable[Pair], folder: Path) -> Pairs:
         with _Writer(unfinished) as writer:
             for pair in pairs:
                 writer.add(pair)
-        _write_about(unfinished, digest=writer.digest.hexdigest(), domains=list(writer.domains))
+        _write_about(
+            unfinished,
+            digest=writer.digest.hexdigest(),
+            domains=list(writer.domains),
+            labels=list(writer.labels),
+        )
         _put_in_place(unfinished, folder)
     except OSError as error:
         raise DataError(
@@ -181,6 +283,7 @@ class _Writer:
     def __init__(self, folder: Path) -> None:
         self.digest = hashlib.sha256()
         self.domains: dict[str, int] = {}
+        self.labels: dict[str, int] = {}
         self._files = ExitStack()
         self._queries = TextWriter(folder, "queries", self._files)
         self._documents = TextWriter(folder, "documents", self._files)
@@ -188,6 +291,15 @@ class _Writer:
         self._domain_of = self._files.enter_context(new_file(folder / "domains.numbers"))
         self._first_negative = self._files.enter_context(new_file(folder / "negatives.first"))
         self._first_negative.write(INT64.pack(0))
+        self._scores, self._label_of, self._of_documents, self._of_negatives = (
+            _Rarely(folder / name, nothing, self._files)
+            for name, nothing in (
+                ("scores.numbers", FLOAT64.pack(NO_SCORE)),
+                ("labels.numbers", INT32.pack(NO_LABEL)),
+                ("teacher.documents", FLOAT64.pack(NO_SCORE)),
+                ("teacher.negatives", FLOAT64.pack(NO_SCORE)),
+            )
+        )
 
     def __enter__(self) -> _Writer:
         self._files.__enter__()
@@ -214,6 +326,29 @@ class _Writer:
         number = self.domains.setdefault(pair.domain, len(self.domains))
         self._domain_of.write(INT32.pack(number))
         self._first_negative.write(INT64.pack(self._negatives.count))
+        self._add_judged(pair)
+
+    def _add_judged(self, pair: Pair) -> None:
+        if pair.scores and len(pair.scores) != 1 + len(pair.negatives):
+            raise DataError(
+                f"Pair {self._queries.count} has {len(pair.scores)} scores for a document and "
+                f"{len(pair.negatives)} negatives; give one for each, or none."
+            )
+        score = None if pair.score is None else FLOAT64.pack(pair.score)
+        label = None
+        if pair.label is not None:
+            label = INT32.pack(self.labels.setdefault(pair.label, len(self.labels)))
+        teacher: list[bytes | None] = [FLOAT64.pack(one) for one in pair.scores]
+        teacher = teacher or [None] * (1 + len(pair.negatives))
+        self._scores.add(score)
+        self._label_of.add(label)
+        self._of_documents.add(teacher[0])
+        for one in teacher[1:]:
+            self._of_negatives.add(one)
+        if pair.score is not None or pair.label is not None or pair.scores:
+            said = json.dumps([pair.score, pair.label, pair.scores]).encode()
+            # No pair has fewer than no texts, so this cannot be mistaken for the next pair.
+            self.digest.update(INT64.pack(-len(said)) + said)
 
     def _encoded(self, text: str) -> bytes:
         try:
@@ -223,6 +358,26 @@ class _Writer:
                 f"Pair {self._queries.count + 1} has a text that is no valid Unicode "
                 f"({error.reason} at character {error.start}); mend it in the source."
             ) from None
+
+
+class _Rarely:
+    """A file with a number per pair, or with nothing as long as no pair has one."""
+
+    def __init__(self, path: Path, nothing: bytes, files: ExitStack) -> None:
+        path.touch(exist_ok=False)
+        self._path, self._nothing, self._files = path, nothing, files
+        self._skipped = 0
+        self._file: BinaryIO | None = None
+
+    def add(self, number: bytes | None) -> None:
+        if self._file is None:
+            if number is None:
+                self._skipped += 1
+                return
+            self._file = self._files.enter_context(self._path.open("wb", buffering=BUFFER))
+            for _ in range(self._skipped):
+                self._file.write(self._nothing)
+        self._file.write(self._nothing if number is None else number)
 
 
 def _texts_of(pair: Pair) -> tuple[str, ...]:
@@ -236,13 +391,14 @@ def _write_about(folder: Path, **fields: Any) -> None:
     (folder / ABOUT).write_text(text + "\n", encoding="utf-8")
 
 
-def _read_about(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """Digest and domains, once every file is found to be as long as it should be."""
+def _read_about(folder: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Digest, domains and labels, once every file is found to be as long as it should be."""
     file = folder / ABOUT
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
         kind, sizes = about["format"], dict(about["files"])
         digest, domains = str(about["digest"]), tuple(about["domains"])
+        labels = tuple(about.get("labels", ()))
     except OSError:
         raise DataError(f"{folder} holds no pairs: it has no {ABOUT}; name another.") from None
     except (ValueError, LookupError, TypeError):
@@ -254,7 +410,7 @@ def _read_about(folder: Path) -> tuple[str, tuple[str, ...]]:
         if found != size:
             state = "is missing" if found is None else f"has {found:,} bytes, not {size:,}"
             raise DataError(f"{folder / name} {state}; remove {folder} and make the pairs again.")
-    return digest, domains
+    return digest, domains, labels
 
 
 def _put_in_place(unfinished: Path, folder: Path) -> None:

@@ -62,7 +62,7 @@ def read_rows(file: Path) -> Iterator[Pair | BadRow]:
 
 def _read_json(file: Path) -> Iterator[Pair | BadRow]:
     domain = domain_of_file(file)
-    for number, line in _lines(file):
+    for number, line in lines(file):
         if line.isspace():
             continue
         try:
@@ -82,7 +82,7 @@ def _why_no_json(error: Exception) -> str:
     return f"this is not JSON ({error})"
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """Lines as bytes, so that a broken one is known by its number."""
     number = 0
     try:

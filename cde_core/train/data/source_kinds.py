@@ -3,6 +3,7 @@
     "docs:numpy"  "x.jsonl.gz"  "x.parquet"  "folder"  "BEIR folder"  "hub:org/name:part"
          └─────────────┴────────────┴───────────┴────────────┴───────────────┘
                    source_named ──▶ Source ──▶ read() ──▶ Pair or BadRow, one at a time
+                   texts_named ──▶ TextSource ──▶ "crops:" and any of these: crops of its texts
 
 A name before the first ":" that an installed package declares goes before a path of that name, so
 that a recipe means the same in every folder; "./docs" is the folder. A row that is no pair does
@@ -19,11 +20,13 @@ from typing import Protocol
 from cde_core.errors import ConfigError, DataError, did_you_mean
 from cde_core.plugins import plugin, plugin_names
 from cde_core.train.data.beir_source import BeirSource, is_beir
+from cde_core.train.data.crops import CropSource
 from cde_core.train.data.hub_source import HubSource
 from cde_core.train.data.pairs import ABOUT, Pair, Pairs
 from cde_core.train.data.revisions import Revisions
 from cde_core.train.data.row_files import SUFFIXES, domain_of_file, files_in, read_rows
 from cde_core.train.data.row_layouts import BadRow
+from cde_core.train.data.text_sources import DocumentsOf, RowTexts, TextSource
 
 PLUGINS = "cde_core.sources"
 
@@ -60,6 +63,8 @@ def source_named(name: str) -> Source:
     kind, _, argument = name.partition(":")
     if kind == "hub":
         return HubSource(argument)
+    if kind == "crops":
+        return CropSource(texts_named(argument))
     if kind in plugin_names(PLUGINS):
         return PluginSource(kind, argument)
     path = Path(name).expanduser()
@@ -69,11 +74,29 @@ def source_named(name: str) -> Source:
         return FileSource((path,))
     if name.endswith(SUFFIXES) or "/" in name:
         raise DataError(f"There is no file or folder {name}; check data.sources.")
-    names = (*plugin_names(PLUGINS), "hub")
+    names = (*plugin_names(PLUGINS), "hub", "crops")
     raise ConfigError(
         f"There is no source {name!r}: it is no file, no folder, and not one of "
         f"{', '.join(names)}.{did_you_mean(kind, names)} Mend data.sources."
     )
+
+
+def texts_named(name: str) -> TextSource:
+    """The texts of what a recipe calls `name`; nothing is read yet.
+
+    Of a BEIR folder they are its corpus, of JSON lines their texts or documents, and of every other
+    source the documents of its pairs.
+
+    Raises:
+        ConfigError, DataError: As `source_named`.
+    """
+    path = Path(name).expanduser()
+    named = name.partition(":")[0] in ("hub", "crops", *plugin_names(PLUGINS))
+    if not named and path.is_dir() and is_beir(path):
+        return RowTexts((path / "corpus.jsonl",), domain=path.resolve().name)
+    if not named and path.is_file() and name.endswith((".jsonl", ".jsonl.gz")):
+        return RowTexts((path,))
+    return DocumentsOf(source_named(name))
 
 
 def _folder(path: Path) -> Source:

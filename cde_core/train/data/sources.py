@@ -25,7 +25,7 @@ from cde_core.train.data.revisions import Revisions
 from cde_core.train.data.row_layouts import BadRow
 from cde_core.train.data.source_kinds import Source, source_named
 
-FORMAT = "cde_core prepared pairs 1"
+FORMAT = "cde_core prepared pairs 2"
 """Raise the number whenever the same sources would give other pairs."""
 
 BAD_ROWS_SHOWN = 5
@@ -79,6 +79,7 @@ class _Wanted:
     exclude: frozenset[str]
     skip_bad_rows: bool
     most: int
+    twice: bool
 
     def domain(self, name: str) -> bool:
         return name not in self.exclude and (not self.only or name in self.only)
@@ -91,6 +92,7 @@ def prepare_pairs(
     exclude_domains: Collection[str] = (),
     skip_bad_rows: bool = False,
     most_per_source: int = 0,
+    twice: bool = False,
     cache: Path,
     progress: Progress | None = None,
 ) -> Prepared:
@@ -106,6 +108,7 @@ def prepare_pairs(
         skip_bad_rows: Count rows that are no pair, instead of stopping at the first.
         most_per_source: Pairs to keep of every source, from its beginning; 0: all. Domains that
             come later are not known then, and their names are not checked.
+        twice: Pair every text of every pair, negatives left out, with itself.
         cache: Pairs lie in `pairs` below this folder.
         progress: Told how many more pairs were read; not called where nothing is.
 
@@ -116,7 +119,7 @@ def prepare_pairs(
     if not sources:
         raise ConfigError("data.sources is empty; name a file, a folder, hub:ORG/NAME, or docs.")
     wanted = _Wanted(
-        frozenset(only_domains), frozenset(exclude_domains), skip_bad_rows, most_per_source
+        frozenset(only_domains), frozenset(exclude_domains), skip_bad_rows, most_per_source, twice
     )
     folder = _made(cache / "pairs")
     revisions = Revisions(folder / "revisions.json")
@@ -148,7 +151,10 @@ def _made(folder: Path) -> Path:
 
 def _key(sources: Sequence[Source], revisions: Revisions, wanted: _Wanted) -> str:
     """Digest of the options and of what the sources hold."""
-    options = [sorted(wanted.only), sorted(wanted.exclude), wanted.skip_bad_rows, wanted.most]
+    options = [
+        *(sorted(wanted.only), sorted(wanted.exclude), wanted.skip_bad_rows),
+        *(wanted.most, wanted.twice),
+    ]
     everything = [FORMAT, options, [source.revision(revisions) for source in sources]]
     return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:32]
 
@@ -204,7 +210,10 @@ def _chosen(
     source: Source, count: SourceCount, wanted: _Wanted, domains: set[str]
 ) -> Iterator[Pair]:
     """The pairs of one source that are wanted; counts them all, and collects their domains."""
-    for row in source.read():
+    for found in source.read():
+        row: Pair | BadRow = found
+        if isinstance(found, BadRow) and found.alone and wanted.twice:
+            row = found.alone
         if isinstance(row, BadRow):
             _count_bad(row, count, skip=wanted.skip_bad_rows)
             continue
@@ -212,11 +221,18 @@ def _chosen(
         if not wanted.domain(row.domain):
             count.left_out += 1
             continue
-        if wanted.most and count.pairs == wanted.most:
-            count.read_to_the_end = False
-            return
-        count.pairs += 1
-        yield row
+        for pair in _with_themselves(row) if wanted.twice else (row,):
+            if wanted.most and count.pairs == wanted.most:
+                count.read_to_the_end = False
+                return
+            count.pairs += 1
+            yield pair
+
+
+def _with_themselves(pair: Pair) -> Iterator[Pair]:
+    """Each of a pair's two texts, once as the query and once as the document."""
+    for text in dict.fromkeys((pair.query, pair.document)):
+        yield Pair(text, text, domain=pair.domain)
 
 
 def _count_bad(row: BadRow, count: SourceCount, *, skip: bool) -> None:

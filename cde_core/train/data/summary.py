@@ -31,7 +31,12 @@ HEADERS = {
     "document_median": ("document length", "median"),
     "document_95": ("document length", "95 %"),
     "duplicates": ("documents", "repeated"),
+    "scored": ("with", "score"),
+    "labelled": ("with", "label"),
+    "taught": ("with", "teacher"),
 }
+RARE = ("scored", "labelled", "taught")
+"""Columns that are shown where any pair has what they count."""
 
 
 def summarise(pairs: Pairs, *, sample: int = 20_000, seed: int = 0) -> DataFrame:
@@ -53,6 +58,7 @@ def summarise(pairs: Pairs, *, sample: int = 20_000, seed: int = 0) -> DataFrame
         - query_median, query_95, document_median, document_95: median and 95th percentile of
           lengths in characters
         - duplicates: share of documents that came before in the same sample
+        - scored, labelled, taught: pairs with a score, a label, a teacher's scores
     """
     from pandas import DataFrame
 
@@ -69,9 +75,10 @@ def as_text(summary: DataFrame) -> str:
     """The table of `summarise` for people: shares in per cent, lengths in characters."""
     from pandas import DataFrame, MultiIndex
 
-    cells = {column: [_shown(column, value) for value in summary[column]] for column in HEADERS}
+    columns = [column for column in HEADERS if column not in RARE or summary[column].any()]
+    cells = {column: [_shown(column, value) for value in summary[column]] for column in columns}
     table = DataFrame(cells, index=list(summary.index))
-    table.columns = MultiIndex.from_tuples(HEADERS.values())
+    table.columns = MultiIndex.from_tuples([HEADERS[column] for column in columns])
     return str(table.to_string())
 
 
@@ -99,6 +106,9 @@ def _described(
         "document_median": document_median,
         "document_95": document_95,
         "duplicates": 1 - len(set(documents)) / len(documents) if documents else float("nan"),
+        "scored": int(np.count_nonzero(pairs.scored[rows])),
+        "labelled": int(np.count_nonzero(pairs.labelled[rows])),
+        "taught": int(np.count_nonzero(pairs.taught[rows])),
     }
 
 

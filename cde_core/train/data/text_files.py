@@ -48,6 +48,18 @@ class Texts:
         return [str(content[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
 
+class PickedTexts:
+    """Some of the texts on disk, under numbers of their own."""
+
+    def __init__(self, texts: Texts, chosen: NDArray[np.int64]) -> None:
+        """Call text `chosen[i]` number i."""
+        self._texts, self._chosen = texts, chosen
+
+    def read(self, numbers: Numbers) -> list[str]:
+        """Some texts, in the order asked for; otherwise like `Texts.read`."""
+        return self._texts.read(self._chosen[np.asarray(numbers, dtype=np.int64)])
+
+
 class TextWriter:
     """Appends texts of one kind; a text's number is how many were there before."""
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Any, get_args
+from typing import Any
 
 from cde_core.errors import ModelError
 from cde_core.model.biencoder import Biencoder as CoreBiencoder
-from cde_core.model.config import BiencoderConfig
+from cde_core.model.config import POOLINGS
 from cde_core.model.encode import TextEncoder
 from cde_eval.encoders.biencoder import Biencoder
 from cde_eval.encoders.cde import Cde
@@ -29,8 +29,8 @@ def with_pooling(encoder: Encoder, pooling: str) -> Encoder:
 
     Args:
         encoder: A biencoder of sentence-transformers or of cde_core.
-        pooling: What sentence-transformers calls it (mean, cls, max, lasttoken, weightedmean), or
-            one of cde_core's (mean, cls).
+        pooling: What sentence-transformers calls it (mean, cls, max, lasttoken, weightedmean); of a
+            T5 with its decoder also decoder.
 
     Raises:
         ModelError: If the encoder's pooling cannot be changed, or not to this one.
@@ -47,7 +47,8 @@ def with_pooling(encoder: Encoder, pooling: str) -> Encoder:
 
 
 def _core(encoder: Cde, model: CoreBiencoder, pooling: str) -> Cde:
-    known = get_args(BiencoderConfig.__annotations__["pooling"]) or ("mean", "cls")
+    decodes = getattr(model.config.backbone, "decoder_layers", 0)
+    known = tuple(name for name in POOLINGS if decodes or name != "decoder")
     _check(pooling, known, encoder)
     other = copy.copy(model)
     other.config = dataclasses.replace(model.config, pooling=pooling)  # type: ignore[arg-type]

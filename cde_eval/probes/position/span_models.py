@@ -150,7 +150,7 @@ class SpanCorruptionModel(_Loaded):
 
 
 def load_span_model(asked: str, device: str = "cpu") -> SpanModel:
-    """A masked or span-corruption language model, by folder or hub name.
+    """A masked or span-corruption language model, by folder or hub name, or a T5 of our own.
 
     Raises:
         ModelError: If transformers does not load it, or it fills in nothing.
@@ -162,6 +162,10 @@ def load_span_model(asked: str, device: str = "cpu") -> SpanModel:
         AutoTokenizer,
     )
 
+    from cde_eval.probes.position.own_t5 import is_ours, load_own_t5  # which needs this module
+
+    if is_ours(asked):
+        return load_own_t5(asked, device)
     try:
         writes = AutoConfig.from_pretrained(asked).is_encoder_decoder
         kind = AutoModelForSeq2SeqLM if writes else AutoModelForMaskedLM

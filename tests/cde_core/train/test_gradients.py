@@ -16,6 +16,7 @@ from cde_core.train.batching.filtering import Filter
 from cde_core.train.data.pairs import Pair, Pairs, write_pairs
 from cde_core.train.distributed import World
 from cde_core.train.gradients import HowToCompute, batch_gradient
+from cde_core.train.objectives.contrastive import Contrastive
 from tests.cde_core.conftest import BACKBONES, WORDS, shaken
 
 KINDS = ("biencoder", "prefix", "joint", "two vectors per document")
@@ -118,11 +119,11 @@ def test_chunks_give_the_gradient_of_the_batch_in_one_piece(model_of, pairs, kin
         plan,
         texts,
         Filter(duplicates=False).masks(plan, texts),
-        temperature=0.1,
+        objective=Contrastive(0.1),
         how=HowToCompute(**how),
     )
     assert report.loss == pytest.approx(loss, rel=1e-5)
-    assert report.accuracy == pytest.approx(right)
+    assert report.measures["accuracy"] == pytest.approx(right)
     assert_same_gradients(taken_gradients(encoder.model), expected)
 
 
@@ -134,10 +135,14 @@ def test_what_the_filter_ignores_is_in_no_gradient(model_of, pairs):
     ignored &= ~plan.columns.own
     loss, _, expected = by_hand(encoder, plan, texts, masked=ignored)
     report = batch_gradient(
-        encoder, plan, texts, lambda rows: ignored[torch.from_numpy(rows)], temperature=0.1
+        encoder,
+        plan,
+        texts,
+        lambda rows: ignored[torch.from_numpy(rows)],
+        objective=Contrastive(0.1),
     )
     assert report.loss == pytest.approx(loss, rel=1e-5)
-    assert report.ignored == pytest.approx(ignored.float().mean().item())
+    assert report.measures["ignored"] == pytest.approx(ignored.float().mean().item())
     assert_same_gradients(taken_gradients(encoder.model), expected)
 
 
@@ -151,7 +156,7 @@ def test_gradients_in_bfloat16_point_the_same_way(model_of, pairs):
         plan,
         texts,
         Filter(duplicates=False).masks(plan, texts),
-        temperature=0.5,
+        objective=Contrastive(0.5),
         how=HowToCompute(precision=torch.bfloat16),
     )
     ours = taken_gradients(encoder.model)
@@ -174,7 +179,7 @@ def one_of_two(rank, folder, port, share_negatives):
         plan,
         texts,
         Filter().masks(plan, texts),
-        temperature=0.1,
+        objective=Contrastive(0.1),
         share_negatives=share_negatives,
         how=HowToCompute(tokens_at_once=40),
         world=World(rank=rank, size=2),
@@ -210,5 +215,5 @@ def test_two_processes_give_the_gradient_of_one(model_of, pairs, tmp_path, share
     for rank in range(2):
         report, gradients = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
         assert report.loss == pytest.approx(loss, rel=1e-5)
-        assert report.accuracy == pytest.approx(right)
+        assert report.measures["accuracy"] == pytest.approx(right)
         assert_same_gradients(gradients, expected)

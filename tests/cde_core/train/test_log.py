@@ -143,7 +143,7 @@ def test_tensorboard_gets_the_same_numbers(path):
 def progress(steps, file):
     with TrainingBar(steps, file=file) as bar:
         for step in range(1, steps + 1):
-            bar.update(step, loss=2.5, accuracy=0.625, pairs_per_second=1234.5)
+            bar.update(step, loss=2.5, shares={"accuracy": 0.625}, pairs_per_second=1234.5)
         bar.say("done")
     return file.getvalue()
 

@@ -184,8 +184,23 @@ def test_every_factor_is_between_zero_and_one_and_no_step_of_a_run_is_lost():
             assert learning_rate_at(steps, steps=steps, warmup=warmup) == 0
 
 
+def test_a_cosine_equals_that_of_pytorch_and_ends_where_it_is_told():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    theirs = torch.optim.SGD([parameter], lr=2e-2)
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=40, eta_min=1e-5)
+    for step in range(40):
+        factor = learning_rate_at(
+            step + 10, steps=50, warmup=10, schedule="cosine", lowest=1e-5 / 2e-2
+        )
+        assert 2e-2 * factor == pytest.approx(theirs.param_groups[0]["lr"], rel=1e-9)
+        theirs.step()
+        annealing.step()
+    assert learning_rate_at(50, steps=50, schedule="cosine", lowest=0.25) == 0.25
+    assert learning_rate_at(25, steps=50, lowest=0.5) == 0.75
+
+
 def test_an_unknown_schedule_is_answered_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"linear or constant.*Did you mean 'linear'"):
+    with pytest.raises(ConfigError, match=r"linear, cosine, constant.*Did you mean 'linear'"):
         learning_rate_at(0, steps=3, schedule="liner")  # type: ignore[arg-type]
 
 

@@ -5,16 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from transformers import T5ForConditionalGeneration
 
-from cde_core.errors import ConfigError
+from cde_core.errors import ConfigError, ModelError
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
 from cde_core.model.config import BiencoderConfig
 from cde_core.model.encode import TextEncoder
 from cde_core.model.transformer import Layer
-from cde_core.recipe import ModelConfig
+from cde_core.recipe import ModelConfig, ScratchConfig
 from cde_core.train.starting_model import as_learner, starting_model
 from tests.cde_core.conftest import BACKBONES, shaken
+from tests.cde_core.t5_models import made, saved
 
 DOCUMENTS = ["tax law court", "judge", "the king", "boat sail wind"]
 
@@ -108,3 +110,70 @@ def test_what_cannot_be_started_from_is_refused(backbone, tmp_path):
         started(str(tmp_path / "without"))
     with pytest.raises(ConfigError, match="so it cannot be one of two stages"):
         started(backbone, first_stage=contextual)
+
+
+@pytest.fixture
+def t5(tmp_path, tokenizer):
+    """Folder of a T5 with its decoder, as transformers saves it."""
+    return str(saved(made(T5ForConditionalGeneration, "1.1"), tmp_path / "t5", tokenizer))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "decoder"])
+def test_a_t5_keeps_what_its_pooling_needs(t5, pooling):
+    whole, start = load(t5), started(t5, kind="biencoder", pooling=pooling, prefixes=False)
+    assert hasattr(start.model.backbone, "decoder") is (pooling == "decoder")
+    whole.model.config = dataclasses.replace(whole.model.config, pooling=pooling)
+    assert np.array_equal(start.encode(DOCUMENTS), whole.encode(DOCUMENTS))
+
+
+def test_rotary_positions_reach_as_far_as_the_model_reads(t5):
+    start = started(t5, kind="biencoder", positions="rotary", max_length=2048)
+    config = start.model.backbone.config
+    assert (config.position, config.trained_length, config.reach) == ("rotary", 512, 2048)
+    assert not any("relative_bias" in name for name in start.model.state_dict())
+    assert started(t5, kind="biencoder").model.backbone.config.position == "relative"
+
+
+def test_a_second_run_keeps_the_rotary_positions_of_the_first(t5, tmp_path):
+    first = started(t5, kind="biencoder", positions="rotary", pooling="decoder", max_length=2048)
+    save(first, tmp_path / "first")
+    second = started(str(tmp_path / "first"), kind="biencoder", max_length=64)
+    assert second.model.config.backbone == first.model.config.backbone
+    assert second.model.config.pooling == "decoder" and second.reader.max_length == 64
+
+
+def test_fewer_layers_of_a_t5_are_the_first_of_both_stacks(t5):
+    start = started(t5, kind="biencoder", pooling="decoder", layers=1)
+    assert len(start.model.backbone.layers) == len(start.model.backbone.decoder.layers) == 1
+
+
+def test_a_new_t5_reads_the_backbones_tokens_and_sentinels(t5):
+    size = ScratchConfig(hidden=16, layers=1, heads=2, head_width=8, intermediate=24)
+    settings = ModelConfig(
+        kind="biencoder", backbone=t5, scratch=size, positions="rotary", max_length=32
+    )
+    one, same = (starting_model(settings, temperature=0.05, seed=3) for _ in range(2))
+    assert np.array_equal(one.encode(DOCUMENTS), same.encode(DOCUMENTS))
+    other = starting_model(settings, temperature=0.05, seed=4)
+    assert not np.allclose(one.encode(DOCUMENTS), other.encode(DOCUMENTS))
+    assert (
+        one.reader.tokenizer.token_to_id("<extra_id_99>")
+        == one.model.backbone.words.num_embeddings - 1
+    )
+
+
+def test_mistakes_about_t5_are_told_in_a_line(t5, backbone):
+    with pytest.raises(ConfigError, match=r"positions is rotary, which is for a T5"):
+        started(backbone, kind="biencoder", positions="rotary")
+    with pytest.raises(ConfigError, match="pooling is decoder, but the backbone has none"):
+        started(backbone, kind="biencoder", pooling="decoder")
+    with pytest.raises(ConfigError, match=r"pooling is max, but a contextual model pools by mean"):
+        started(backbone, pooling="max")
+    with pytest.raises(ModelError, match="is a T5, which cannot be a stage of a contextual model"):
+        started(t5)
+
+
+def test_dropout_reaches_the_layers_of_a_t5(t5):
+    start = started(t5, kind="biencoder", pooling="decoder", dropout=0.5)
+    layers = [module for module in start.model.modules() if hasattr(module, "dropout")]
+    assert len(layers) == 3 + 2 and {layer.dropout for layer in layers} == {0.5}

@@ -18,6 +18,13 @@ MADE = (
     Pair("and a dog", "An animal that barks.", ("", "é" * 9), "animals"),
     Pair("nothing", "\x00", (), ""),
 )
+JUDGED = (
+    Pair("q", "d", ("n", "m"), "x"),
+    Pair("a", "b", (), "x", score=-0.25, label="zwölf"),
+    Pair("c", "e", ("n",), "y", label="0", scores=(8.5, -1.25)),
+    Pair("f", "g", ("o", "p"), "y"),
+    Pair("h", "i", (), "y", score=5.0, label="zwölf", scores=(0.5,)),
+)
 
 
 def test_pairs_come_back_as_they_went_whatever_their_letters(tmp_path: Path):
@@ -29,6 +36,29 @@ def test_pairs_come_back_as_they_went_whatever_their_letters(tmp_path: Path):
         pairs[4]
     opened = Pairs.open(tmp_path / "pairs")
     assert tuple(opened) == MADE and opened.digest == pairs.digest
+
+
+def test_scores_labels_and_a_teacher_s_scores_come_back_where_there_are_any(tmp_path: Path):
+    pairs = write_pairs(JUDGED, tmp_path / "pairs")
+    assert tuple(pairs) == JUDGED and pairs.labels == ("zwölf", "0")
+    assert pairs.scored.tolist() == [False, True, False, False, True]
+    assert pairs.labelled.tolist() == [False, True, True, False, True]
+    assert pairs.taught.tolist() == [False, False, True, False, True]
+    assert pairs.label_of.tolist() == [-1, 0, 1, -1, 0]
+    assert pairs.teacher_of_documents[[2, 4]].tolist() == [8.5, 0.5]
+    assert pairs.teacher_of_negatives[2] == -1.25  # of the third negative of all, c's only one
+
+
+def test_what_no_pair_has_takes_no_room(tmp_path: Path):
+    pairs = write_pairs(MADE, tmp_path / "pairs")
+    for name in ("scores.numbers", "labels.numbers", "teacher.documents", "teacher.negatives"):
+        assert (pairs.folder / name).stat().st_size == 0
+    assert not pairs.scored.any() and len(pairs.scored) == len(MADE)
+
+
+def test_a_teacher_s_scores_are_one_for_each_document(tmp_path: Path):
+    with pytest.raises(DataError, match="Pair 1 has 2 scores for a document and 2 negatives"):
+        write_pairs([Pair("q", "d", ("n", "m"), scores=(1.0, 2.0))], tmp_path / "pairs")
 
 
 def test_columns_are_read_in_any_order_and_more_than_once(tmp_path: Path):
@@ -82,6 +112,9 @@ def test_the_digest_is_the_sha256_of_lengths_and_texts(tmp_path: Path):
         [Pair("a", "bc", ("d",)), Pair("", "e")],
         [Pair("d", "e"), Pair("a", "bc")],
         [Pair("a", "bc")],
+        [Pair("a", "bc", score=1.0), Pair("d", "e")],
+        [Pair("a", "bc", label="1"), Pair("d", "e")],
+        [Pair("a", "bc"), Pair("d", "e", scores=(1.0,))],
     ],
 )
 def test_any_other_content_or_order_has_another_digest(tmp_path: Path, other: list[Pair]):
@@ -171,7 +204,7 @@ def test_a_file_of_another_size_is_refused_by_its_name(written: Path, name: str)
 def test_another_format_and_a_damaged_description_are_refused(written: Path):
     about = json.loads((written / "pairs.json").read_text())
     (written / "pairs.json").write_text(json.dumps(about | {"format": "cde_core pairs 9"}))
-    with pytest.raises(DataError, match="'cde_core pairs 9', not 'cde_core pairs 1'"):
+    with pytest.raises(DataError, match="'cde_core pairs 9', not 'cde_core pairs 2'"):
         Pairs.open(written)
     for damaged in ("{", "[]", "{}"):
         (written / "pairs.json").write_text(damaged)

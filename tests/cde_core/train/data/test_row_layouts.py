@@ -33,6 +33,21 @@ from cde_core.train.data.row_layouts import NotAPair, pair_of
             {"query": "q", "pos": ["d", "e"], "neg": ["n"], "prompt": "Find it.", "type": "normal"},
             Pair("q", "d", ("n",), "file"),
         ),
+        (
+            {"query": "q", "pos": ["d"], "neg": ["n"], "pos_scores": [2], "neg_scores": [0.5]},
+            Pair("q", "d", ("n",), "file", scores=(2.0, 0.5)),
+        ),
+        # Reranking sets; triples of sentence-transformers; STS; inference; texts alone.
+        (
+            {"query": "q", "positive": ["d", "e"], "negative": ["n", "m"]},
+            Pair("q", "d", ("n", "m"), "file"),
+        ),
+        ({"anchor": "a", "positive": "p", "negative": "n"}, Pair("a", "p", ("n",), "file")),
+        (
+            {"sentence1": "a", "sentence2": "b", "score": 4},
+            Pair("a", "b", (), "file", score=4.0),
+        ),
+        ({"premise": "a", "hypothesis": "b", "label": 2}, Pair("a", "b", (), "file", label="2")),
     ],
 )
 def test_a_layout_is_known_by_its_columns(row: dict[str, Any], pair: Pair):
@@ -42,6 +57,8 @@ def test_a_layout_is_known_by_its_columns(row: dict[str, Any], pair: Pair):
 def test_blank_negatives_are_left_out():
     row = {"query": "q", "document": "d", "negatives": ["", "n", " \n"]}
     assert pair_of(row, domain="").negatives == ("n",)
+    scored = pair_of({**row, "scores": [4, 3, 2, 1]}, domain="")
+    assert scored.negatives == ("n",) and scored.scores == (4.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +83,15 @@ def test_blank_negatives_are_left_out():
         ({"query": "q", "document": "a\ud800"}, "document is no valid Unicode at character 1"),
         ({"query": "q", "document": "d" , "neg": ["\udc00"]}, "neg is no valid Unicode"),
         ({"query": "q", "document": "d", "neg": "n" * 99}, "not 'n{39}…$"),
+        ({"query": "q", "document": "d", "score": "high"}, "score must be a number, not 'high'"),
+        ({"query": "q", "document": "d", "score": float("nan")}, "score must be a number, not nan"),
+        ({"query": "q", "document": "d", "label": 0.5}, "label must be a text or a whole number"),
+        ({"query": "q", "document": "d", "label": True}, "label must be .* not True"),
+        (
+            {"query": "q", "document": "d", "negatives": ["n"], "scores": [1]},
+            r"scores must be a list of 2 numbers, .* not \[1\]",
+        ),
+        ({"query": "q", "document": "d", "scores": [None]}, "scores must be a number, not None"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_row_is_said(row: object, why: str):

@@ -338,3 +338,31 @@ def test_a_plug_in_goes_before_a_folder_of_its_name(
     write_rows(tmp_path / "letters" / "x.jsonl", ROWS)
     assert list(prepare("./letters").pairs) == PAIRS
     assert len(prepare("letters:a").pairs) == 1
+
+
+# Texts with themselves
+
+
+def test_every_text_is_paired_with_itself_and_negatives_are_left_out(prepare, tmp_path: Path):
+    rows = [*ROWS, {"title": "-", "text": "alone", "domain": "x"}]
+    prepared = prepare(write_rows(tmp_path / "rows.jsonl", rows), twice=True)
+    found = [(pair.query, pair.document, pair.negatives, pair.domain) for pair in prepared.pairs]
+    texts = [("a", "x"), ("b", "x"), ("ü 🍬", "y"), ("line\nline", "y"), ("e", "x"), ("f", "x")]
+    assert found == [(text, text, (), domain) for text, domain in [*texts, ("alone", "x")]]
+    with pytest.raises(DataError, match=r"line 4: a pair needs .* this row has title, text"):
+        prepare(str(tmp_path / "rows.jsonl"))
+
+
+def test_scores_and_labels_reach_the_pairs_from_every_format(prepare, tmp_path: Path):
+    rows = [
+        {
+            **{"query": "a", "document": "b", "label": None, "score": None},
+            **{"negatives": ["c", "d"], "scores": [2.0, 1.0, -1.0]},
+        },
+        {"query": "e", "document": "f", "label": "yes", "score": 0.5},
+    ]
+    for name in ("rows.jsonl", "rows.parquet"):
+        assert list(prepare(write_rows(tmp_path / name, rows)).pairs) == [
+            Pair("a", "b", ("c", "d"), "rows", scores=(2.0, 1.0, -1.0)),
+            Pair("e", "f", (), "rows", score=0.5, label="yes"),
+        ]

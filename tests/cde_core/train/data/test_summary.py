@@ -27,6 +27,9 @@ def test_every_number_agrees_with_one_counted_by_hand(tmp_path: Path):
             "document_median": 10,
             "document_95": 10 + 0.9 * 10,
             "duplicates": 1 / 3,  # the second of the two that are alike
+            "scored": 0,
+            "labelled": 0,
+            "taught": 0,
         }
     )
     assert table.loc["small", "duplicates"] == 0 and table.loc["small", "mean_negatives"] == 2
@@ -52,6 +55,15 @@ def test_people_read_per_cent_and_thousands(tmp_path: Path):
         ["domain", "1", "2", "50.0%", "0", "0.00", "5", "5", "1,234", "1,234", "50.0%"],
         ["all", "domains", "4", "100.0%", "0", "0.00", "5", "5", "1,234", "1,234", "75.0%"],
     ]
+
+
+def test_scores_and_labels_are_counted_where_there_are_any(tmp_path: Path):
+    made = [Pair("q", "d", score=float(i)) for i in range(3)] + [Pair("q", "d", label="1")]
+    table = summarise(write_pairs(made, tmp_path / "pairs"))
+    assert table.loc[TOTAL, ["scored", "labelled", "taught"]].tolist() == [3, 1, 0]
+    lines = as_text(table).splitlines()
+    assert lines[0].split()[-1] == "with" and lines[1].split()[-2:] == ["score", "label"]
+    assert lines[-1].split()[-2:] == ["3", "1"]
 
 
 def test_no_pairs_have_no_lengths(tmp_path: Path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -11,7 +11,9 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+import cde_core
 from cde_core.errors import DataError, ModelError
+from cde_core.model.reshape import without_what_is_not_pooled
 from cde_eval.probes.position.passages import Passages
 from cde_eval.probes.position.span_models import Span, load_span_model
 from cde_eval.probes.position.spans import probe_spans, spans_of_zone
@@ -144,6 +146,27 @@ def test_a_span_model_fills_what_it_would_generate(t5):
                 do_sample=False,
             )
             assert written[0, -1].item() == filled[number]
+
+
+def test_a_t5_of_ours_fills_what_transformers_fills(t5, tmp_path):
+    theirs = load_span_model(str(t5))
+    encoder = cde_core.load(t5, device="cpu", cache=None)
+    encoder.reader.tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    ours = load_span_model(str(cde_core.save(encoder, tmp_path / "ours")))
+    assert ours.window == theirs.window == 63 and ours.name == "local/ours"
+    spans = _spans(theirs)
+    assert np.array_equal(_spans(ours)[0].tokens, spans[0].tokens)
+    for mine, other in zip(ours.fill(spans), theirs.fill(spans), strict=True):
+        assert mine.tolist() == other.tolist()
+
+
+def test_a_text_encoder_of_ours_without_its_decoder_fills_in_nothing(t5, tmp_path):
+    encoder = without_what_is_not_pooled(cde_core.load(t5, device="cpu", cache=None), "mean")
+    cde_core.save(encoder, tmp_path / "ours")
+    with pytest.raises(ModelError, match="fills in nothing: it is no T5 with its decoder"):
+        load_span_model(str(tmp_path / "ours"))
 
 
 def test_random_models_fill_in_about_as_well_everywhere(bert, t5, tmp_path):

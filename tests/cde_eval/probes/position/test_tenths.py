@@ -3,15 +3,21 @@ import math
 import numpy as np
 import pytest
 import torch
+from transformers import T5Model
 
+import cde_core
 from cde_core.errors import DataError, ModelError, TaskError
+from cde_core.model.reshape import without_what_is_not_pooled
 from cde_core.text import Purpose
 from cde_eval.encoders.biencoder import load
 from cde_eval.encoders.bm25 import Bm25
+from cde_eval.encoders.cde import Cde
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.probes.position.pooled import with_pooling
 from cde_eval.probes.position.reading import reader_of, share_read, words
 from cde_eval.probes.position.tenths import probe_tenths, tenths
+from tests.cde_core.conftest import tokenizer  # noqa: F401 - a fixture
+from tests.cde_core.t5_models import made, saved
 
 from .counting_encoder import NOTHING_READ, CountingEncoder, numbered_passages
 
@@ -83,6 +89,20 @@ def test_minilm_reads_its_256_tokens_and_pools_as_it_is_told(minilm_folder):
     assert np.allclose(mean, (whole / whole.norm()).numpy(), atol=1e-5)
     with pytest.raises(ModelError, match="cannot pool by 'nonsense'; it can by cls, max"):
         with_pooling(encoder, "nonsense")
+
+
+def test_a_t5_of_ours_pools_by_its_decoder_where_it_has_one(tokenizer, tmp_path):  # noqa: F811
+    theirs = made(T5Model, "1.0")
+    folder = saved(theirs, tmp_path / "t5", tokenizer)
+    encoder = Cde(cde_core.load(folder, device="cpu", cache=None), "local/t5", "1", "float32")
+    found = with_pooling(encoder, "decoder").encode(["tax law"], purpose=DOCUMENT)
+    ids = torch.tensor([tokenizer.encode("tax law").ids])
+    with torch.inference_mode():
+        rows = theirs(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).last_hidden_state
+    assert np.allclose(found, rows[0].numpy(), atol=1e-5)
+    only = without_what_is_not_pooled(encoder.model, "mean")
+    with pytest.raises(ModelError, match="cannot pool by 'decoder'; it can by mean, cls, max"):
+        with_pooling(Cde(only, "local/t5", "1", "float32"), "decoder")
 
 
 def test_an_encoder_with_one_pooling_says_so():

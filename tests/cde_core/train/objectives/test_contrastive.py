@@ -5,15 +5,14 @@ import torch
 from safetensors.torch import load_file
 
 from cde_core.errors import ConfigError
-from cde_core.train.losses import (
+from cde_core.train.objectives.columns import (
     columns,
-    contrastive_loss,
     false_negatives,
     negatives_of_others,
     similar_beyond,
 )
-
-from ..conftest import REFERENCE
+from cde_core.train.objectives.contrastive import contrastive_loss
+from tests.cde_core.conftest import REFERENCE
 
 SURROGATE = torch.tensor([[0.5, 0.6, 0.5, 0.9], [0.1, 0.7, 0.8, 0.6]])  # 2 answers, 2 negatives
 

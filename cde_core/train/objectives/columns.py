@@ -1,13 +1,13 @@
-"""The contrastive loss: pick each query's answer out of everything that its batch holds.
+"""Whose the documents of a batch are, and which of them count for a query.
 
-    queries (B, h), documents (C, h), columns ──▶ contrastive_loss ──▶ nats
-                                                        ▲
-    surrogate scores (B, C) ──▶ false_negatives ──▶ masked (B, C)
+    queries (B), documents (C) ──▶ columns ──▶ Columns ──┬──▶ objectives
+                     surrogate scores (B, C) ──▶ false_negatives ──▶ masked (B, C)
 
-A batch of B queries, each with n hard negatives, has C = B · (1 + n) documents, and every query is
-scored against all of them: other queries' answers and hard negatives count as its negatives. Dense
-batches hold documents that answer a query without being labelled so. A frozen surrogate S finds
-them: column d' leaves the partition of query q, whose answer is d, where S(q, d') ≥ S(q, d) + ε.
+A batch of B queries, each with n hard negatives, has C = B · (1 + n) documents, and a contrastive
+objective scores every query against all of them: other queries' answers and hard negatives count as
+its negatives. Dense batches hold documents that answer a query without being labelled so. A frozen
+surrogate S finds them: column d' leaves the partition of query q, whose answer is d, where
+S(q, d') ≥ S(q, d) + ε.
 
 The paper writes ε and gives it no value. The authors' code has one threshold with two meanings: at
 1.0, their setting, it compares with the answer's score, which is ε = 0 (`false_negatives`); at any
@@ -17,7 +17,7 @@ Masks are boolean tensors (B, C), true where a column does not count: look at th
 join them with `|`.
 
 Source: Morris and Rush (2024), section 4.1, https://arxiv.org/abs/2410.02525, and the authors'
-published trainer; van den Oord et al. (2018), equation 4, https://arxiv.org/abs/1807.03748
+published trainer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cde_core.errors import ConfigError
@@ -101,58 +100,3 @@ def similar_beyond(scores: Tensor, columns: Columns, *, threshold: float) -> Ten
 def negatives_of_others(columns: Columns) -> Tensor:
     """Columns (B, C) that other queries brought; mask them to learn from hard negatives alone."""
     return ~columns.own
-
-
-def contrastive_loss(
-    queries: Tensor,
-    documents: Tensor,
-    columns: Columns,
-    *,
-    masked: Tensor | None = None,
-    temperature: float = 0.02,
-) -> Tensor:
-    """Cross-entropy of picking each query's answer out of the batch.
-
-    Args:
-        queries: Vectors (B, h) of any length; cosines are compared.
-        documents: Vectors (C, h).
-        columns: Whose the documents are.
-        masked: True where a column leaves a query's partition (B, C); answers always stay.
-        temperature: What cosines are divided by; smaller means sharper.
-
-    Returns:
-        Mean over the queries, in nats. Blind guessing scores log C.
-
-    Raises:
-        ConfigError: If the temperature is not positive.
-        ValueError: If the columns do not describe these queries and documents.
-    """
-    logits = partition(queries, documents, columns, masked=masked, temperature=temperature)
-    return F.cross_entropy(logits, columns.answers)
-
-
-def partition(
-    queries: Tensor,
-    documents: Tensor,
-    columns: Columns,
-    *,
-    masked: Tensor | None = None,
-    temperature: float = 0.02,
-) -> Tensor:
-    """Logits (B, C), float32, that `contrastive_loss` takes the cross-entropy of; same arguments.
-
-    Columns that do not count stand at minus infinity.
-    """
-    if temperature <= 0:
-        raise ConfigError(f"temperature is {temperature}; it must be positive.")
-    shape = (len(columns.answers), len(columns.owners))
-    if (len(queries), len(documents)) != shape:
-        raise ValueError(f"{len(queries)} × {len(documents)} scores, but columns for {shape}")
-    logits = F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T / temperature
-    if masked is not None:
-        logits = logits.masked_fill(masked & ~_at(columns.answers, masked), float("-inf"))
-    return logits.float()
-
-
-def _at(answers: Tensor, like: Tensor) -> Tensor:
-    return torch.zeros_like(like).scatter(1, answers[:, None], True)

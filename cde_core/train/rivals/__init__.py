@@ -1,0 +1,1 @@
+"""Documents that compete with a pair's own: which pairs hold against them, which are negatives."""

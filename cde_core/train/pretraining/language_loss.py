@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -89,8 +88,3 @@ def word_scores(
         said = said.masked_fill(~there, NOT_SAID)
     rows = model.decode(heard.to(device), model(ids, mask), mask)
     return model.word_scores(rows), said.to(device)
-
-
-def seed_of(*numbers: int) -> int:
-    """One seed out of several numbers."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)

@@ -118,9 +118,9 @@ def dies_after(recipe, output, step, monkeypatch):
     """Train up to a step, and die before it is saved."""
     taken = trainer.Run._step
 
-    def dies(self, plan, *rest):
-        taken(self, plan, *rest)
-        if plan.step == step:
+    def dies(self, batch, *rest):
+        taken(self, batch, *rest)
+        if batch.plan.step == step:
             raise Killed
 
     with monkeypatch.context() as patched, pytest.raises(Killed):

@@ -117,9 +117,9 @@ def test_finds_what_mine_finds_with_the_checkpoint(recipe, tmp_path, change):
 def test_batches_have_the_negatives_that_were_found_last(recipe, tmp_path, monkeypatch):
     batches, taken = [], trainer.Run._step
 
-    def sees(self, plan, texts, *rest):
-        batches.append((plan, texts))
-        taken(self, plan, texts, *rest)
+    def sees(self, batch, *rest):
+        batches.append((batch.plan, batch.texts))
+        taken(self, batch, *rest)
 
     monkeypatch.setattr(trainer.Run, "_step", sees)
     train(placed(recipe, tmp_path / "run"))
@@ -142,9 +142,9 @@ def test_a_run_that_died_at_any_step_ends_with_the_same_weights(
 ):
     taken = trainer.Run._step
 
-    def dies(self, plan, *rest):
-        taken(self, plan, *rest)
-        if plan.step == step:
+    def dies(self, batch, *rest):
+        taken(self, batch, *rest)
+        if batch.plan.step == step:
             raise Killed
 
     with monkeypatch.context() as patched, pytest.raises(Killed):

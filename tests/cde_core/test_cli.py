@@ -138,7 +138,7 @@ def test_only_the_first_of_several_processes_says_where_the_model_is(
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["clster"], "clster is neither a command nor a recipe. Did you mean 'cluster'?"),
+        (["clster"], "clster is neither a command nor a recipe. Did you mean 'cluster' or"),
         (["smal.yaml"], "There is no file smal.yaml. Did you mean 'small.yaml'?"),
         (["folder"], "folder is a folder without recipe.yaml, so no run started there"),
         (["empty.yaml"], "empty.yaml names no data; add --data.sources"),

@@ -252,7 +252,7 @@ def test_every_field_is_in_the_digest_or_named_as_indifferent():
     assert {*recipes.INDIFFERENT} < names
     assert names - {*recipes.INDIFFERENT} == {
         *("seed", "epochs", "steps", "precision"),
-        *("data", "model", "clusters", "batches", "filter", "loss", "optimiser"),
+        *("data", "model", "clusters", "batches", "filter", "negatives", "loss", "optimiser"),
         *("task", "spans"),
     }
 

@@ -1,5 +1,6 @@
 """Pairs and judges whose scores can be worked out by hand."""
 
+import functools
 import hashlib
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 
 from cde_core.train.batching.surrogates import unit_rows
 from cde_core.train.data.pairs import Pair, write_pairs
-from cde_core.train.rivals.judges import SurrogateJudge
 
 
 class ByLetters:
@@ -26,17 +26,19 @@ class ByLetters:
         if self.left < 0:
             raise KeyboardInterrupt
         self.asked += texts
-        return unit_rows(np.array([self.of(text) for text in texts]))
+        return unit_rows(np.array([vector_of(text, self.noise) for text in texts]))
 
-    def of(self, text):
-        """Texts of a subject, which is their last word, are near one another."""
-        if not text.split():
-            return np.zeros(8)
-        subject, own = (
-            np.random.default_rng(list(hashlib.sha256(part.encode()).digest())).normal(size=8)
-            for part in (text.split()[-1], text)
-        )
-        return subject + self.noise * own
+
+@functools.cache
+def vector_of(text, noise):
+    """Texts of a subject, which is their last word, are near one another."""
+    if not text.split():
+        return np.zeros(8)
+    subject, own = (
+        np.random.default_rng(list(hashlib.sha256(part.encode()).digest())).normal(size=8)
+        for part in (text.split()[-1], text)
+    )
+    return subject + noise * own
 
 
 @pytest.fixture
@@ -56,7 +58,3 @@ def pairs(tmp_path):
         document = f"document {rng.integers(50)} {rng.choice([subject, subject, other])}"
         made.append(Pair(query, document, ("old negative",), "ab"[number % 3 == 0]))
     return write_pairs(made, tmp_path / "pairs")
-
-
-def judge_of(surrogate):
-    return SurrogateJudge(surrogate)

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import reader_for, save
 from cde_core.model.config import BiencoderConfig
 from cde_core.model.encode import TextEncoder
-from cde_core.recipe import NegativesConfig, Recipe, digest, plain, with_values
+from cde_core.recipe import NegativesConfig, Recipe, digest, plain, to_yaml, with_values
 from cde_core.train.batching import surrogates
+from cde_core.train.batching.tfidf import TfidfSurrogate
 from cde_core.train.preparation import read_pairs
 from cde_core.train.rivals import each_pair, mining
 from cde_core.train.rivals.judges import judge_named
@@ -132,6 +136,23 @@ def test_batches_have_the_negatives_that_were_found_last(recipe, tmp_path, monke
             assert {texts.documents[c] for c in columns} <= set(pairs.documents(those[row]))
 
 
+def test_pairs_and_vectors_borrow_the_same_documents(recipe, tmp_path):
+    pairs = read_pairs(recipe, lambda line: None)
+    vectors = surrogates.embed_pairs(
+        pairs, surrogate := TfidfSurrogate(pairs, dimensions=5), cache=tmp_path / "cache"
+    )
+    rows = np.full((40, 2), -1)
+    rows[3], rows[7, 0] = (20, 11), 5
+    borrowed, of_them = pairs.borrowing(rows), vectors.borrowing(rows)
+    assert borrowed[3].negatives == (pairs[20].document, pairs[11].document)
+    assert borrowed[7].negatives == (pairs[5].document,) and borrowed[8].negatives == ()
+    assert borrowed.queries(range(40)) == pairs.queries(range(40))
+    assert borrowed.digest != pairs.digest and of_them.digest != vectors.digest
+    texts = borrowed.negatives(np.array([2, 0]))
+    expected = surrogate.encode(texts, "document")
+    assert of_them.negatives[np.array([2, 0])] == pytest.approx(expected, abs=1e-6)
+
+
 class Killed(BaseException):
     """Nothing in the program catches this."""
 
@@ -178,6 +199,28 @@ def test_a_run_that_died_while_its_model_searched_ends_with_the_same_weights(
     train(placed(recipe, tmp_path / "killed"))
     assert same_runs(tmp_path / "killed", in_peace)
     assert not list((tmp_path / "killed" / "negatives").glob("*.unfinished"))
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_finds_them_for_both(recipe, in_peace, tmp_path):
+    output = tmp_path / "both"
+    (tmp_path / "recipe.yaml").write_text(to_yaml(placed(recipe, output)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    subprocess.run(
+        [*torchrun, "--nproc-per-node", "2", "-m", "cde_core.cli", str(tmp_path / "recipe.yaml")],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    first, second = negatives_of(in_peace), negatives_of(output)
+    assert first.keys() == second.keys()
+    assert np.array_equal(first["step-0000000"], second["step-0000000"])
+    losses = [
+        [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (in_peace, output)
+    ]
+    assert losses[1][:EPOCH] == pytest.approx(losses[0][:EPOCH], rel=1e-3)
 
 
 def test_negatives_that_are_gone_in_the_middle_of_an_epoch_are_said(recipe, tmp_path):

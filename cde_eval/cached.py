@@ -267,7 +267,8 @@ _HEX = "[0-9a-f]{32}"
 _NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, BadZipFile, SafetensorError)
 """What looking into a file raises that is not of the form its name promises."""
 _PAIR_FILE = (
-    r"(queries|documents|negatives)\.(utf8|offsets)|domains\.numbers|negatives\.first|pairs\.json"
+    r"(queries|documents|negatives)\.(utf8|offsets)|(domains|scores|labels)\.numbers"
+    r"|teacher\.(documents|negatives)|negatives\.first|pairs\.json"
 )
 _SURROGATE_FILE = r"(queries|documents|negatives)\.npy(\.unfinished|\.json|\.json\.new)?"
 

@@ -133,11 +133,12 @@ def over_seeds(outcomes: Sequence[Outcome]) -> pd.DataFrame | None:
     if "seed" not in own or runs.empty:
         return None
     cells = [name for name in own if name != "seed"]
-    grouped = runs.groupby(cells, sort=False, dropna=False)
+    # Cells that are nothing but seeds are one.
+    grouped = runs.groupby(cells or [0] * len(runs), sort=False, dropna=False)
     found = grouped.size().to_frame("seeds")
     for name in [name for name in runs.columns if name not in own]:
         found[name], found[f"{name} ±"] = grouped[name].mean(), grouped[name].std()
-    return found.reset_index()
+    return found.reset_index(drop=not cells)
 
 
 def visible_gpus() -> list[str]:

@@ -459,10 +459,10 @@ def test_a_half_deleted_space_serves_what_it_has_and_goes_with_the_next_prune(
     assert [why for _, why in prune(found(folder, "vectors"))] == ["", ""]
 
 
-@pytest.mark.parametrize("deletions", [1, 2, 5, 9])
+@pytest.mark.parametrize("deletions", [1, 2, 5, 9, 13])
 def test_half_deleted_pairs_are_made_again(folder, monkeypatch, deletions):
     entry = next(e for e in found(folder, "train") if e.what.startswith("pairs"))
-    assert len(entry.files) == 10
+    assert len(entry.files) == 14
     prune_until_killed(entry, deletions, monkeypatch)
     assert [pair.query for pair in make_pairs(folder.parent).pairs] == [f"q{i}" for i in range(6)]
 

@@ -64,7 +64,8 @@ def source(folder: Path) -> TaskSource:
 @pytest.fixture
 def retrievers(use, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """Models and retrievers by name."""
-    models = {"tiny": TinyEncoder(), "bm25": Bm25(), "plain": TinyEncoder(context_size=0)}
+    plain = TinyEncoder(revision="plain", context_size=0)
+    models = {"tiny": TinyEncoder(), "bm25": Bm25(), "plain": plain}
     use(**models)
     monkeypatch.setattr(rescoring, "load_kept", lambda name, options: models[name])
     return models

@@ -26,7 +26,7 @@ from cde_core.train.pretraining.language_batches import Example
 from cde_core.train.pretraining.language_loss import word_scores
 from cde_core.train.pretraining.token_windows import frame_of
 from cde_eval.encoders.biencoder import folder_revision
-from cde_eval.probes.position.span_models import BATCH, Span, Tokens
+from cde_eval.probes.position.filling import BATCH, Span, Tokens
 
 
 class OwnT5:

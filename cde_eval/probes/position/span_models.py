@@ -15,53 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from cde_core.errors import ModelError
 from cde_eval.encoders.biencoder import folder_revision
-
-Tokens = npt.NDArray[np.int64]
-
-BATCH = 8
+from cde_eval.probes.position.filling import BATCH, Span, SpanModel, Tokens
+from cde_eval.probes.position.own_t5 import is_ours, load_own_t5
 
 LONGEST_UNLESS_SAID = 512
 """Tokens of a text, for models that know no limit."""
-
-
-class Span(NamedTuple):
-    """Tokens that are taken out of a text."""
-
-    tokens: Tokens
-    """The whole text, complete."""
-
-    start: int
-    length: int
-
-    @property
-    def truth(self) -> Tokens:
-        """What is missing."""
-        return self.tokens[self.start : self.start + self.length]
-
-
-class SpanModel(Protocol):
-    """A model that fills in spans."""
-
-    name: str
-    revision: str
-    window: int
-    """Most tokens of a text, without what the model puts around it."""
-
-    def tokens(self, text: str) -> Tokens:
-        """Token ids of a text, nothing added and nothing cut."""
-        ...
-
-    def fill(self, spans: Sequence[Span]) -> list[Tokens]:
-        """For each span, the tokens that the model puts there; each by itself in its text."""
-        ...
 
 
 class _Loaded:
@@ -161,8 +126,6 @@ def load_span_model(asked: str, device: str = "cpu") -> SpanModel:
         AutoModelForSeq2SeqLM,
         AutoTokenizer,
     )
-
-    from cde_eval.probes.position.own_t5 import is_ours, load_own_t5  # which needs this module
 
     if is_ours(asked):
         return load_own_t5(asked, device)

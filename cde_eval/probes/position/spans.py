@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from cde_core.errors import DataError
+from cde_eval.probes.position.filling import Span, SpanModel, Tokens
 from cde_eval.probes.position.passages import Passages
-from cde_eval.probes.position.span_models import Span, SpanModel, Tokens
 from cde_eval.probes.table import ProbeTable
 from cde_eval.progress import progress_bar
 

@@ -14,8 +14,9 @@ from transformers import (
 import cde_core
 from cde_core.errors import DataError, ModelError
 from cde_core.model.reshape import without_what_is_not_pooled
+from cde_eval.probes.position.filling import Span
 from cde_eval.probes.position.passages import Passages
-from cde_eval.probes.position.span_models import Span, load_span_model
+from cde_eval.probes.position.span_models import load_span_model
 from cde_eval.probes.position.spans import probe_spans, spans_of_zone
 
 WORDS = [f"w{number}" for number in range(60)]

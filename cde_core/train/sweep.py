@@ -133,8 +133,8 @@ def over_seeds(outcomes: Sequence[Outcome]) -> pd.DataFrame | None:
     if "seed" not in own or runs.empty:
         return None
     cells = [name for name in own if name != "seed"]
-    # Cells that are nothing but seeds are one.
-    grouped = runs.groupby(cells or [0] * len(runs), sort=False, dropna=False)
+    by: Any = cells or [0] * len(runs)  # where nothing but seeds differs, all are one cell
+    grouped = runs.groupby(by, sort=False, dropna=False)
     found = grouped.size().to_frame("seeds")
     for name in [name for name in runs.columns if name not in own]:
         found[name], found[f"{name} ±"] = grouped[name].mean(), grouped[name].std()

@@ -231,7 +231,10 @@ def _mean_of_all(scores: pd.Series[float]) -> float:
     return float(scores.mean(skipna=False))
 
 
-COMMAND = "cde-eval mteb --model bm25 minilm centred:minilm --context corpus random none --draws 3"
+COMMAND = (
+    "cde-eval mteb --model bm25 minilm cde-mini centred:minilm "
+    "--context corpus random none --draws 3"
+)
 
 
 def _scores(results: Results) -> pd.DataFrame | None:

@@ -22,6 +22,7 @@ import torch
 
 from cde_core.errors import ModelError
 from cde_core.text import Purpose, token_budget_batches
+from cde_eval.encoders.local_name import local_name
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.progress import progress_bar
@@ -120,7 +121,7 @@ def load(argument: str, options: LoadOptions) -> Biencoder:
         raise ModelError("`biencoder` needs a model: biencoder:FOLDER or biencoder:org/name.")
     folder = Path(argument)
     if folder.is_dir():
-        name, revision = f"local/{folder.resolve().name}", folder_revision(folder)
+        name, revision = local_name(folder), folder_revision(folder)
     else:
         name, revision = argument, ""
     model = load_sentence_transformer(argument, options)

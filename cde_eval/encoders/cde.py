@@ -17,6 +17,7 @@ from cde_core.model.encode import TextEncoder
 from cde_core.model.hub import folder_of
 from cde_core.text import Purpose
 from cde_eval.encoders.biencoder import folder_revision
+from cde_eval.encoders.local_name import local_name
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.progress import progress_bar
@@ -79,7 +80,7 @@ def load(argument: str, options: LoadOptions) -> Cde:
     """
     if not argument:
         raise ModelError("`cde` needs a model: cde:FOLDER or cde:org/name.")
-    name = f"local/{Path(argument).resolve().name}" if Path(argument).is_dir() else argument
+    name = local_name(Path(argument)) if Path(argument).is_dir() else argument
     return _load(folder_of(argument), name, options)
 
 

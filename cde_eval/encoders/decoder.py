@@ -31,6 +31,7 @@ from cde_eval.encoders.biencoder import (
     TOKENS_PER_BATCH_ELSEWHERE,
     folder_revision,
 )
+from cde_eval.encoders.local_name import local_name
 from cde_eval.encoders.protocol import Similarity
 from cde_eval.encoders.registry import LoadOptions
 from cde_eval.progress import progress_bar
@@ -230,7 +231,7 @@ def _require_all(missing: Iterable[str], name: str) -> None:
 
 def _name(model: str) -> str:
     folder = Path(model)
-    return f"local/{folder.resolve().name}" if folder.is_dir() else model
+    return local_name(folder) if folder.is_dir() else model
 
 
 def _revision(model: str, file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cde_eval.report import (
+    choices,
     context_curves,
     context_space,
     data_sets,
@@ -25,7 +26,7 @@ EXHIBITS = (
     *(figures.EXHIBITS + tables.EXHIBITS + leaderboard.EXHIBITS),
     *(published.EXHIBITS + rescored.EXHIBITS + data_sets.EXHIBITS),
     *(domains.EXHIBITS + context_curves.EXHIBITS + idf.EXHIBITS + context_space.EXHIBITS),
-    *(difficulty.EXHIBITS + neighbours.EXHIBITS),
+    *(choices.EXHIBITS + difficulty.EXHIBITS + neighbours.EXHIBITS),
     *(position.EXHIBITS + long_documents.EXHIBITS),
     *geometry.EXHIBITS,
 )

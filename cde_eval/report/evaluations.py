@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cde_eval.encoders.local_name import LOCAL
 from cde_eval.results import TOKENS_PER_DOCUMENT, RunRecord
 
 MEASURE = "ndcg_at_10"
@@ -51,11 +52,11 @@ def _row(path: Path, record: RunRecord) -> dict[str, object]:
     tokens = int(settings.pop(TOKENS_PER_DOCUMENT, 0))
     read = next(iter(record.contexts.values()), {})
     scores = [np.nan if score.main is None else score.main for score in record.scores]
-    local = record.model_name.startswith("local/")
+    local = record.model_name.startswith(LOCAL)
     return {
         "path": path,
         "protocol": record.protocol,
-        "model": record.model_name.removeprefix("local/") if local else record.model,
+        "model": record.model_name.removeprefix(LOCAL) if local else record.model,
         "revision": record.model_revision,
         "settings": json.dumps(settings, sort_keys=True),
         "tokens": tokens,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from cde_eval.encoders.local_name import last_part
+
 CONTEXT = {"none": "no context", "corpus": "its own corpus", "random": "other documents"}
 
 
@@ -35,9 +37,9 @@ def current(rows: pd.DataFrame, decides: Sequence[str]) -> pd.DataFrame:
 
 
 def model_label(model: str) -> str:
-    """A model as figures name it: a folder by its last part."""
+    """A model as figures name it: a folder by its last part, a run by its name."""
     kind, colon, name = model.rpartition(":")
-    return f"{kind}{colon}{Path(name).name}"
+    return f"{kind}{colon}{last_part(Path(name))}"
 
 
 def context_label(context: str) -> str:

@@ -26,6 +26,7 @@ from cde_core.train.pretraining.language_batches import Example
 from cde_core.train.pretraining.language_loss import word_scores
 from cde_core.train.pretraining.token_windows import frame_of
 from cde_eval.encoders.biencoder import folder_revision
+from cde_eval.encoders.local_name import local_name
 from cde_eval.probes.position.filling import BATCH, Span, Tokens
 
 
@@ -95,4 +96,4 @@ def load_own_t5(asked: str, device: str) -> OwnT5:
             "trained to fill in spans; give a span-corruption model."
         )
     folder = Path(asked)
-    return OwnT5(encoder, backbone, f"local/{folder.resolve().name}", folder_revision(folder))
+    return OwnT5(encoder, backbone, local_name(folder), folder_revision(folder))

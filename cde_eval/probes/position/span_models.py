@@ -22,6 +22,7 @@ import torch
 
 from cde_core.errors import ModelError
 from cde_eval.encoders.biencoder import folder_revision
+from cde_eval.encoders.local_name import local_name
 from cde_eval.probes.position.filling import BATCH, Span, SpanModel, Tokens
 from cde_eval.probes.position.own_t5 import is_ours, load_own_t5
 
@@ -153,7 +154,7 @@ def load_span_model(asked: str, device: str = "cpu") -> SpanModel:
         )
     folder = Path(asked)
     revision = folder_revision(folder) if folder.is_dir() else _commit_of(model)
-    name = f"local/{folder.resolve().name}" if folder.is_dir() else asked
+    name = local_name(folder) if folder.is_dir() else asked
     made = SpanCorruptionModel if writes else MaskedModel
     return made(model.to(device), tokenizer, name, revision)
 

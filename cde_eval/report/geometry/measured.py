@@ -14,10 +14,23 @@ DECIDES = ("revision", "settings", "task_revision", "documents", "texts")
 """Columns of what a table was made with; two tables that differ here are not averaged."""
 
 
+OBJECTIVE = "objective-"
+"""How the names of models begin that were trained to compare objectives; they are shown apart."""
+
+
 def measured(results: Results, part: str | None = None) -> pd.DataFrame:
     """The rows of a part of the probe, or of all; empty where it was not run."""
     rows = current(results.probe(GEOMETRY), DECIDES)
-    return rows if rows.empty or part is None else rows[rows["part"] == part]
+    if rows.empty:
+        return rows
+    rows = rows[~rows["model"].str.startswith(OBJECTIVE)]
+    return rows if part is None else rows[rows["part"] == part]
+
+
+def compared(results: Results) -> pd.DataFrame:
+    """The rows of models that were trained to compare objectives."""
+    rows = current(results.probe(GEOMETRY), DECIDES)
+    return rows if rows.empty else rows[rows["model"].str.startswith(OBJECTIVE)]
 
 
 def of_measure(

@@ -89,6 +89,10 @@ class ScratchConfig:
     activation: Literal["relu", "geglu", "swiglu"] = "geglu"
     """Of the feed-forward part; the last two are gated, as in T5 1.1."""
 
+    words: bool = False
+    """Whether it begins with the backbone's word vectors (their first principal components, where
+    they are wider), so that a short training need not find out which words are alike."""
+
     def __post_init__(self) -> None:
         _at_least("model.scratch.hidden", self.hidden, 0)
         for name in ("layers", "heads", "head_width", "intermediate"):

@@ -14,6 +14,7 @@ import dataclasses
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from cde_core.errors import ConfigError
 from cde_core.model.biencoder import Biencoder
@@ -71,7 +72,25 @@ def backbone_for(settings: ModelConfig, seed: int) -> TextEncoder:
     if not settings.scratch.hidden:
         return load(settings.backbone, device="cpu", cache=None)
     tokenizer = with_sentinels(load_tokenizer([folder_of(settings.backbone)]))
-    return new_t5(settings.scratch, tokenizer, seed=seed)
+    encoder = new_t5(settings.scratch, tokenizer, seed=seed)
+    if settings.scratch.words:
+        known = load(settings.backbone, device="cpu", cache=None)
+        _take_words(encoder.model.backbone.words.weight, known.model.backbone.words.weight)
+    return encoder
+
+
+@torch.no_grad()
+def _take_words(words: Tensor, known: Tensor) -> None:
+    """Overwrite word vectors (V, h) with known ones (v, d): their min(h, d) principal components.
+
+    They get the size of T5's random ones, a mean square of 1; rows and columns beyond the known
+    ones, such as sentinels, stay as they are.
+    """
+    centred = known.double() - known.double().mean(dim=0)
+    _, axes = torch.linalg.eigh(centred.T @ centred)  # of rising variance
+    rows, width = min(len(words), len(known)), min(words.shape[1], known.shape[1])
+    kept = (centred @ axes.flip(1)[:, :width])[:rows]
+    words[:rows, :width] = (kept / kept.square().mean().sqrt()).to(words)
 
 
 def new_t5(size: ScratchConfig, tokenizer: Tokenizer, *, seed: int) -> TextEncoder:

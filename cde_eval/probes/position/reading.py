@@ -16,6 +16,7 @@ from cde_core.text import Purpose
 from cde_eval.encoders.biencoder import Biencoder
 from cde_eval.encoders.cde import Cde
 from cde_eval.encoders.centred import Centred
+from cde_eval.encoders.decoder import PREFIXES, Decoder
 from cde_eval.encoders.kept import unkept
 from cde_eval.encoders.protocol import Encoder
 
@@ -36,6 +37,8 @@ def reader_of(encoder: Encoder, purpose: Purpose) -> Reader | None:
         return _core_reader(inner, purpose)
     if isinstance(inner, Biencoder):
         return _sentence_transformers_reader(inner, purpose)
+    if isinstance(inner, Decoder):
+        return _decoder_reader(inner, purpose)
     return None
 
 
@@ -71,6 +74,19 @@ def _sentence_transformers_reader(encoder: Biencoder, purpose: Purpose) -> Reade
         asked = {"truncation": longest is not None, "max_length": longest}
         found = tokenizer(prompt + text, return_offsets_mapping=True, **asked)
         return _of_text(found["offset_mapping"], len(prompt))
+
+    return read
+
+
+def _decoder_reader(encoder: Decoder, purpose: Purpose) -> Reader | None:
+    prefix, end = PREFIXES[purpose.role], 1  # the EOS that ends every text
+    if not encoder.tokenizer.is_fast:
+        return None
+
+    def read(text: str) -> Spans:
+        asked = {"truncation": True, "max_length": encoder.max_length - end}
+        found = encoder.tokenizer(prefix + text, return_offsets_mapping=True, **asked)
+        return _of_text(found["offset_mapping"], len(prefix))
 
     return read
 

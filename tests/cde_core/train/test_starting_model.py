@@ -162,6 +162,20 @@ def test_a_new_t5_reads_the_backbones_tokens_and_sentinels(t5):
     )
 
 
+def test_a_new_t5_may_begin_with_the_backbones_words(t5):
+    size = ScratchConfig(hidden=8, layers=1, heads=2, head_width=4, intermediate=24, words=True)
+    settings = ModelConfig(kind="biencoder", backbone=t5, scratch=size, positions="rotary")
+    words = starting_model(settings, temperature=0.05, seed=3).model.backbone.words.weight
+    known = load(t5).model.backbone.words.weight.detach().double().numpy()
+    centred = known - known.mean(axis=0)
+    left, values, right = np.linalg.svd(centred, full_matrices=False)
+    nearest = (left[:, :8] * values[:8]) @ right[:8]  # the best that eight dimensions can do
+    ours = words.detach().double().numpy()[: len(known)]
+    assert (ours**2).mean() == pytest.approx(1, abs=1e-5)
+    scale = (nearest**2).sum() / (ours**2).sum()
+    assert scale * ours @ ours.T == pytest.approx(nearest @ nearest.T, abs=1e-4 * scale)
+
+
 def test_mistakes_about_t5_are_told_in_a_line(t5, backbone):
     with pytest.raises(ConfigError, match=r"positions is rotary, which is for a T5"):
         started(backbone, kind="biencoder", positions="rotary")

@@ -21,22 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from cde_core.errors import ConfigError, did_you_mean
-from cde_core.recipe_config import (
-    BatchConfig,
-    CheckpointConfig,
-    ClusterConfig,
-    DataConfig,
-    EvaluationConfig,
-    FilterConfig,
-    LossConfig,
-    ModelConfig,
-    NegativesConfig,
-    OptimiserConfig,
-    Recipe,
-    ScratchConfig,
-    SpansConfig,
-)
+from cde_core.recipe_config import Recipe
 from cde_core.recipe_values import flat, merged, plain, require_known, shown, validated
+from cde_core.settings.batches import BatchConfig, ClusterConfig, FilterConfig, NegativesConfig
+from cde_core.settings.data import DataConfig
+from cde_core.settings.loss import LossConfig, SpansConfig
+from cde_core.settings.model import ModelConfig, ScratchConfig
+from cde_core.settings.training import CheckpointConfig, EvaluationConfig, OptimiserConfig
 
 __all__ = [
     "BatchConfig",

@@ -27,7 +27,7 @@ import pandas as pd
 
 from cde_core.errors import ConfigError, DataError
 from cde_core.recipe import ClusterConfig, Recipe, digest, read_recipe
-from cde_core.recipe_config import BatchConfig
+from cde_core.settings.batches import BatchConfig
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.preparation import TrainingData, clusters_of
 from cde_eval.probes.pairs import JudgedPairs, Say, judged_pairs

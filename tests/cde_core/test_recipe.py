@@ -287,8 +287,11 @@ def test_every_setting_is_explained_where_it_stands():
 
     import cde_core.recipe_config as config
 
-    tree = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
-    for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+    files = [Path(config.__file__), *Path(config.__file__).parent.glob("settings/*.py")]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    kinds = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert len(kinds) == 13
+    for kind in kinds:
         for field, after in zip(kind.body, kind.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign):
                 assert isinstance(after, ast.Expr), f"{kind.name}.{ast.unparse(field.target)}"

@@ -45,7 +45,8 @@ def test_a_recipe_says_what_it_is_about_in_its_own_words(path):
 def test_every_recipe_runs_on_local_pairs_by_an_override(path):
     fields = ["--data.sources", "pairs.jsonl", "--steps", "2"]
     if path in SWEEPS:
-        recipes = [cell.recipe for cell in read_sweep(path, fields=fields).cells]
+        cells = read_sweep(path, fields=fields).cells
+        recipes = [cell.recipe for cell in cells if "steps" not in cell.values]  # else its own
     else:
         from cde_core.recipe import with_overrides
 

@@ -6,7 +6,7 @@ LossConfig, width, classes ──▶ objective_for ──▶ Objective
 from __future__ import annotations
 
 from cde_core.errors import ConfigError
-from cde_core.recipe_config import LossConfig
+from cde_core.settings.loss import LossConfig
 from cde_core.train.objectives.classification import Classification
 from cde_core.train.objectives.contrastive import Contrastive
 from cde_core.train.objectives.cosent import Cosent

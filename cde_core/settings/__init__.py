@@ -1,0 +1,1 @@
+"""The sections of a recipe, each with every field explained and checked."""

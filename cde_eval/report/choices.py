@@ -117,9 +117,14 @@ def _panel(
     place = {line: -number for number, line in enumerate(lines)}
     for context, of_context in rows.groupby("context", sort=False):
         at = [place[choice, value] for choice, value in _keys(of_context)]
-        style = {"color": colours[str(context)], "marker": markers[str(context)]}
-        label = f"context: {context_label(str(context))}"
-        axes.plot(100 * of_context["score"], at, linestyle="none", label=label, **style)
+        axes.plot(
+            100 * of_context["score"],
+            at,
+            linestyle="none",
+            color=colours[str(context)],
+            marker=markers[str(context)],
+            label=f"context: {context_label(str(context))}",
+        )
     before = ""
     names = []
     for choice, value in lines:

@@ -1,19 +1,22 @@
 """Tables 1 and 2 of "Dwell in the Beginning": search of long documents, our rows below.
 
-    published numbers + records of the task msmarco-doc ──▶ two tables
+    published numbers + records of the task msmarco-doc + the probe of moved passages ──▶ two tables
 
-The documents of MS MARCO are a BEIR folder of that name: whole web pages, not mteb's passages.
+The documents of MS MARCO are a BEIR folder of that name: whole web pages, not mteb's passages. The
+probe searches other documents, of which every row says the name: where nothing is moved, it is a
+search of long documents too.
 
 Source: Coelho et al. (2024), https://arxiv.org/abs/2404.04163
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pandas as pd
 
 from cde_eval.report.exhibits import Exhibit, Results
+from cde_eval.report.position.places import complete, labels
+from cde_eval.report.probe_names import MOVED, UNCHANGED
+from cde_eval.report.probe_rows import context_label
 from cde_eval.report.published import OURS, PAPER, TICKS, beneath, printed, some
 from cde_eval.report.tables import runs, usual
 
@@ -36,7 +39,7 @@ def _dwell_1_published(results: Results) -> pd.DataFrame | None:
 
 
 def _dwell_1(results: Results) -> pd.DataFrame | None:
-    rows = [{"model": run, "size": "", **found, "from": OURS} for run, found in _long_runs(results)]
+    rows = [{"model": run, "size": "", **found} for run, found in _ours(results)]
     return beneath(_dwell_1_published(results), some(rows))
 
 
@@ -56,24 +59,51 @@ def _dwell_2_published(results: Results) -> pd.DataFrame | None:
 
 
 def _dwell_2(results: Results) -> pd.DataFrame | None:
-    rows = [{"fine-tuning": run, **found, "from": OURS} for run, found in _long_runs(results)]
+    rows = [{"fine-tuning": run, **found} for run, found in _ours(results)]
     return beneath(_dwell_2_published(results), some(rows))
 
 
-def _long_runs(results: Results) -> Iterator[tuple[str, dict[str, str]]]:
+def _ours(results: Results) -> list[tuple[str, dict[str, str]]]:
+    """Every run of ours: what it is called, and its two measures."""
+    return [*_long_runs(results), *_unmoved(results)]
+
+
+def _long_runs(results: Results) -> list[tuple[str, dict[str, str]]]:
     """Runs on those documents, each with the mean of its draws."""
     records = [record for record in usual(results.records) if record.task == TASK]
     if not records:
-        return
+        return []
     measures = [score.measures for record in records for score in record.scores]
-    frame = runs(records)
-    for run, rows in frame.groupby("run", sort=False):
-        mine = pd.DataFrame([measures[number] for number in rows.index])
-        means = mine.reindex(columns=["mrr_at_100", "recall_at_100"]).mean()
-        yield (
-            str(run),
-            {"MRR@100": printed(means.iloc[0], 3), "Recall@100": printed(means.iloc[1], 3)},
+    return [
+        (str(run), _shown(pd.DataFrame([measures[number] for number in rows.index]), OURS))
+        for run, rows in runs(records).groupby("run", sort=False)
+    ]
+
+
+def _unmoved(results: Results) -> list[tuple[str, dict[str, str]]]:
+    """What the probe of moved passages finds where they stand: mean over queries and draws."""
+    frame = complete(results.probe(MOVED))
+    if frame.empty:
+        return []
+    frame = frame[frame["place"] == UNCHANGED].assign(label=labels)
+    keys = ["data", "label", "context"]
+    contexts = frame.groupby(["data", "label"])["context"].transform("nunique")
+    return [
+        (
+            f"{label}, {context_label(context)}" if contexts[rows.index[0]] > 1 else label,
+            _shown(rows, f"{OURS}, {data}"),
         )
+        for (data, label, context), rows in frame.groupby(keys, sort=False)
+    ]
+
+
+def _shown(rows: pd.DataFrame, source: str) -> dict[str, str]:
+    means = rows.reindex(columns=["mrr_at_100", "recall_at_100"]).mean()
+    return {
+        "MRR@100": printed(means.iloc[0], 3),
+        "Recall@100": printed(means.iloc[1], 3),
+        "from": source,
+    }
 
 
 EXHIBITS = (
@@ -82,7 +112,8 @@ EXHIBITS = (
         section="position",
         title="Search of long documents",
         caption="MRR@100 and Recall@100 on the documents of MS MARCO, as published by Coelho et "
-        "al., with runs of ours on the same documents below.",
+        "al., with runs of ours below: on the same documents, or on those that a row names, whose "
+        "numbers are no match for the published ones.",
         source="Dwell paper, table 1",
         command=COMMAND,
         make=_dwell_1,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cde_eval.report.probe_names import PLACES
+from cde_eval.report.probe_rows import model_label
 from cde_eval.resampling import interval, resampled_means
 
 SOURCE = "Coelho et al. (2024), Dwell in the Beginning"
@@ -23,8 +24,8 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def labels(frame: pd.DataFrame) -> pd.Series:
-    """The model's name as it is shown: a folder's own name, and the pooling if it was changed."""
-    short = frame["model"].astype(str).str.rstrip("/").str.rsplit("/", n=1).str[-1]
+    """The model's name as it is shown, and the pooling if it was changed."""
+    short = frame["model"].astype(str).map(model_label)
     if "pooling" not in frame:
         return short
     pooling = frame["pooling"].fillna("").astype(str)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from cde_eval.probes.table import ProbeTable
 from cde_eval.report.exhibits import Results
 from cde_eval.report.long_documents import EXHIBITS
 from cde_eval.report.page import PUBLISHED
@@ -36,3 +37,15 @@ def test_runs_on_the_same_documents_stand_below_with_the_mean_of_their_draws(tmp
         ["tiny · corpus", "", "0.300", "0.850", "ours"],
         ["tiny · none", "", "0.100", "0.500", "ours"],
     ]
+
+
+def test_the_probe_of_moved_passages_adds_what_it_found_where_nothing_was_moved(tmp_path: Path):
+    about = {"model": "runs/stage-2/model", "data": "manual", "revision": "1"}
+    table = ProbeTable(tmp_path, "position-moved", about, cell=["context", "draw", "place"])
+    for place in range(11):
+        found = {"mrr_at_100": 0.5 if place == 0 else 0.1, "recall_at_100": 1.0}
+        rows = [{"query": "a", **found}, {"query": "b", **found, "mrr_at_100": 0.3}]
+        table.add(rows, context="none", draw=0, place=place)
+    made = SEARCH.make(Results(tmp_path, PUBLISHED))
+    assert isinstance(made, pd.DataFrame)
+    assert made.iloc[6:].to_numpy().tolist() == [["stage-2", "", "0.400", "1.000", "ours, manual"]]

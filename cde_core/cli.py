@@ -28,8 +28,9 @@ from pathlib import Path
 
 import tyro
 
+from cde_core.commands.filter import filter
+from cde_core.commands.mine import mine
 from cde_core.commands.models import difference, export, init
-from cde_core.commands.selection import filter, mine
 from cde_core.commands.training import cluster, data, recipes, run, sweep
 from cde_core.errors import CdeError, ConfigError, did_you_mean
 

@@ -56,9 +56,7 @@ def mine(
     from cde_core.train.rivals.selection_report import mined_by_domain
     from cde_core.train.rivals.written import write_selected
 
-    settings = Mining(
-        negatives=negatives, depth=depth, choose=choose, margin=margin, seed=how.seed
-    )
+    settings = Mining(negatives=negatives, depth=depth, choose=choose, margin=margin, seed=how.seed)
     pairs = which.of(sources)
     judge = judge_named(model, pairs=pairs, **how.settings())
     with WorkBar(2 * len(pairs), f"{model} reads the pairs", say) as progress:

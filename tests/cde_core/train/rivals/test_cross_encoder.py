@@ -44,7 +44,7 @@ def test_one_that_counts_positions_after_the_paddings_reads_as_many_as_it_can(cl
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     expected = []
     for query, document in zip(*texts, strict=True):
-        ids = tokenizer(query, document, truncation=True, max_length=20, return_tensors="pt")
+        ids = tokenizer([query], [document], truncation=True, max_length=20, return_tensors="pt")
         expected.append(model(**ids).logits.item())
     ours = load_cross_encoder(str(folder), device="cpu").score(*texts)
     assert ours == pytest.approx(expected, abs=1e-5)

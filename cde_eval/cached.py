@@ -48,8 +48,8 @@ class Entry:
     used: float
     """When it was last used, as far as files tell, in seconds since 1970: all but vectors, pairs,
     surrogate vectors, contexts and corpora only tell when they were written."""
-    folder: Path | None = None
-    """Deleted at the end, if nothing else is in there."""
+    folders: tuple[Path, ...] = ()
+    """Deleted at the end, in this order, if nothing else is in there."""
     lock: Path | None = None
     """Locked by who uses it."""
     again: Callable[[], Entry | None] = field(compare=False, repr=False)
@@ -63,7 +63,7 @@ class _About:
     what: str
     files: Sequence[Path]
     model: str = ""
-    folder: Path | None = None
+    folders: Sequence[Path] = ()
     lock: Path | None = None
 
 
@@ -125,7 +125,7 @@ def _entry(kind: Kind, look: Callable[[Path], _About | None], path: Path) -> Ent
         files=tuple(about.files),
         size=sum(stat.st_size for stat in stats),
         used=max(times),
-        folder=about.folder,
+        folders=tuple(about.folders),
         lock=about.lock,
         again=partial(_entry, kind, look, path),
     )
@@ -141,7 +141,7 @@ def _space(path: Path) -> _About | None:
     width = headers[0][1]["vector"].shape[0] if headers else 0
     what = " · ".join([*_space_in_words(about), f"{rows:,} texts × {width}"])
     model = f"{about['model']}@{about['revision']}"
-    return _About(what, [*shards, path / "space.json"], model, path, path / LOCK)
+    return _About(what, [*shards, path / "space.json"], model, [path], path / LOCK)
 
 
 def _space_in_words(about: dict[str, str]) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _pairs(path: Path) -> _About | None:
     what = f"pairs of {_some(names)} · {(path / 'domains.numbers').stat().st_size // 4:,}"
     beside = [counts] if counts.is_file() else []
     own = _pair_files(path)  # last pairs.json: a folder without it is refused, and not made again
-    return _About(what, [*beside, *own], folder=path, lock=path.with_name(f"{path.name}.lock"))
+    return _About(what, [*beside, *own], folders=[path], lock=path.with_name(f"{path.name}.lock"))
 
 
 def _pair_files(folder: Path) -> list[Path]:
@@ -235,14 +235,56 @@ def _pair_files(folder: Path) -> list[Path]:
 
 def _surrogates(path: Path) -> _About | None:
     """Unfinished ones are no leftovers, however old: the run that was killed goes on there."""
-    files = [file for file in sorted(path.iterdir()) if re.fullmatch(_SURROGATE_FILE, file.name)]
-    arrays = [file for file in files if re.match(r"queries\.npy(\.unfinished)?$", file.name)]
-    if not arrays:
+    files = _grown(path, _SURROGATE_FILE)
+    shapes = _shapes(files, "queries")
+    if not shapes:
         return None
-    header = _header(arrays[0])
-    size = f"{header[0][0]:,} pairs × {header[0][1]}" if header else "damaged"
-    state = " · unfinished" if any(file.suffix == ".unfinished" for file in files) else ""
-    return _About(f"surrogate vectors · {size}{state}", files, lock=path / LOCK)
+    size = "{:,} pairs × {}".format(*shapes[0]) if shapes[0] else "damaged"
+    return _About(f"surrogate vectors · {size}{_state(files)}", files, lock=path / LOCK)
+
+
+def _readings(path: Path) -> _About | None:
+    """A folder for every domain of the pairs; those go with what is in them."""
+    groups = [group for group in _inside(path) if re.fullmatch(r"group-\d{6}", group.name)]
+    files = [file for group in groups for file in _grown(group, _READING_FILE)]
+    shapes = _shapes(files, "queries|documents")
+    if not shapes:
+        return None
+    whole = [shape for shape in shapes if shape]
+    size = f"{sum(shape[0] for shape in whole):,} texts × {whole[0][1]}" if whole else "damaged"
+    what = f"vectors for cde-train filter, mine and score · {size}{_state(files)}"
+    return _About(what, files, folders=groups, lock=path / LOCK)
+
+
+def _answers(what: str, size: str, path: Path) -> _About | None:
+    """What was found of every pair, in a row of numbers each."""
+    files = _grown(path, _ANSWERS_FILE)
+    shapes = _shapes(files, "answers")
+    if not shapes:
+        return None
+    found = size.format(*shapes[0]) if shapes[0] else "damaged"
+    return _About(f"{what} · {found}{_state(files)}", files, lock=path / LOCK)
+
+
+def _grown(folder: Path, names: str) -> list[Path]:
+    """Files of arrays that are written from their start to their end."""
+    return [file for file in _inside(folder) if re.fullmatch(names, file.name)]
+
+
+def _shapes(files: Sequence[Path], names: str) -> list[tuple[int, ...] | None]:
+    """Shapes of arrays by the beginning of their names; None where one is damaged."""
+    arrays = (file for file in files if re.fullmatch(rf"({names})\.npy(\.unfinished)?", file.name))
+    headers = map(_header, arrays)
+    return [header[0] if header and len(header[0]) == 2 else None for header in headers]
+
+
+def _state(files: Sequence[Path]) -> str:
+    return " · unfinished" if any(file.suffix == ".unfinished" for file in files) else ""
+
+
+def _tokens(path: Path) -> _About:
+    what = f"tokens of texts for span corruption · {path.stat().st_size // 4:,}"
+    return _About(what, [path], lock=path.with_suffix(".lock"))
 
 
 def _clusters(path: Path) -> _About | None:
@@ -253,9 +295,9 @@ def _clusters(path: Path) -> _About | None:
 
 def _leftover(path: Path) -> _About:
     if path.is_dir():
-        return _About(path.name, _pair_files(path), folder=path)
+        return _About(path.name, _pair_files(path), folders=[path])
     in_space = path.parent.parent.name == "vectors"
-    return _About(path.name, [path], folder=path.parent if in_space else None)
+    return _About(path.name, [path], folders=[path.parent] if in_space else [])
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
@@ -270,7 +312,12 @@ _PAIR_FILE = (
     r"(queries|documents|negatives)\.(utf8|offsets)|(domains|scores|labels)\.numbers"
     r"|teacher\.(documents|negatives)|negatives\.first|pairs\.json"
 )
-_SURROGATE_FILE = r"(queries|documents|negatives)\.npy(\.unfinished|\.json|\.json\.new)?"
+_GROWING = r"\.npy(\.unfinished|\.json|\.json\.new)?"
+_SURROGATE_FILE = rf"(queries|documents|negatives){_GROWING}"
+_READING_FILE, _ANSWERS_FILE = rf"(queries|documents){_GROWING}", rf"answers{_GROWING}"
+_OF_FILTER = ("ranks of documents, of cde-train filter", "{:,} pairs")
+_OF_MINE = ("hard negatives, of cde-train mine", "{:,} pairs × {}")
+_OF_SCORE = ("a teacher's scores, of cde-train score", "{:,} documents and negatives")
 
 _LOOKS: tuple[tuple[Kind, str, str, Callable[[Path], _About | None]], ...] = (
     ("vectors", "vectors", _HEX, _space),
@@ -280,8 +327,13 @@ _LOOKS: tuple[tuple[Kind, str, str, Callable[[Path], _About | None]], ...] = (
     ("train", "train/pairs", _HEX, _pairs),
     ("train", "train/surrogates", _HEX, _surrogates),
     ("train", "train/clusters", rf"{_HEX}\.npz", _clusters),
+    ("train", "train/tokens", rf"{_HEX}\.i32", _tokens),
+    ("train", "train/readings", _HEX, _readings),
+    ("train", "train/consistency", _HEX, partial(_answers, *_OF_FILTER)),
+    ("train", "train/negatives", _HEX, partial(_answers, *_OF_MINE)),
+    ("train", "train/scores", _HEX, partial(_answers, *_OF_SCORE)),
 )
-"""Kind, folder, names and what to look with."""
+"""Kind, folder, names and what to look with; train/written holds locks alone, which stay."""
 
 _LEFT_IN_SPACE = rf"\.{_HEX}\.part|\.space\.json\.[0-9a-f]{{8}}\.part"
 _LEFTOVERS = (
@@ -291,5 +343,6 @@ _LEFTOVERS = (
     ("train/pairs", rf"{_HEX}\.{_HEX}\.unfinished(\.older\.unfinished)?"),
     ("train/pairs", rf"{_HEX}\.json\.unfinished|revisions\.json\.{_HEX}\.unfinished"),
     ("train/clusters", rf"{_HEX}\.npz\.{_HEX}\.unfinished"),
+    ("train/tokens", rf"{_HEX}\.i32\.unfinished|revisions\.json\.{_HEX}\.unfinished"),
 )
 """Folder and names of what a run writes before it has its name."""

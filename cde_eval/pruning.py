@@ -5,10 +5,10 @@
 Files go one by one, so that a killed deletion leaves what is whole (each shard of a space is valid
 by itself) or is taken for nothing. The file that says what an entry is goes last: until then the
 same command finds the rest by the same filters, and pairs without it would look like somebody
-else's. Who uses a space, or is making pairs, surrogate vectors or a corpus, has it locked, and it
-is left alone. All else is read whole or mapped, and on Linux what a process has mapped stays
-readable to it when its name is gone. Lock files of training and of corpora stay, since a process
-may be waiting for one.
+else's. Who uses a space, or is making pairs, what is found of them, tokens or a corpus, has it
+locked, and it is left alone. All else is read whole or mapped, and on Linux what a process has
+mapped stays readable to it when its name is gone. Lock files of training and of corpora stay, since
+a process may be waiting for one.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _remove(entry: Entry) -> None:
         file.unlink(missing_ok=True)
     if entry.kind == "vectors" and entry.lock:
         entry.lock.unlink(missing_ok=True)  # who waits for it looks whether it is still there
-    if entry.folder:
+    for folder in entry.folders:
         with suppress(OSError):  # something else is in there
-            entry.folder.rmdir()
+            folder.rmdir()
 
 
 @contextmanager

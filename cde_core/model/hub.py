@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,15 @@ WANTED = [
 ]
 
 
-def folder_of(name: str | Path) -> Path:
+def folder_of(
+    name: str | Path, *, revision: str | None = None, wanted: Sequence[str] = WANTED
+) -> Path:
     """Folder with the model's files; a plug-in's name goes before the hub's.
+
+    Args:
+        name: A folder, a plug-in's name, or a name on the hub.
+        revision: Branch, tag or commit on the hub; None: what is there now.
+        wanted: Patterns of the files to fetch from the hub.
 
     Raises:
         ModelError: If there is no such folder and the hub does not give one.
@@ -47,7 +55,7 @@ def folder_of(name: str | Path) -> Path:
     if isinstance(name, Path) or str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
         raise ModelError(f"There is no model folder {name}.")
     try:
-        return Path(snapshot_download(str(name), allow_patterns=WANTED))
+        return Path(snapshot_download(str(name), revision=revision, allow_patterns=[*wanted]))
     except HFValidationError:
         raise ModelError(f"{name!r} is neither a folder nor a name on the hub.") from None
     except (

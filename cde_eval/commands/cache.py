@@ -37,7 +37,8 @@ def cache(
 
     Args:
         action: list or prune.
-        kind: Only these kinds; train: pairs, surrogate vectors and clusters.
+        kind: Only these kinds; train: pairs, and what is made of them before training (vectors,
+            clusters, ranks, hard negatives, a teacher's scores), and tokens.
         model: Only what belongs to a model whose name, revision or fingerprint contains this.
         older_than: prune: only what was not used for so many days.
         keep_under: prune: delete no more than it takes to bring what --kind and --model choose

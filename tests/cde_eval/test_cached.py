@@ -16,12 +16,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from cde_core.model.context_cache import ContextCache, ContextKey
+from cde_core.recipe import DataConfig
 from cde_core.train.batching.clusters import cluster_pairs
 from cde_core.train.batching.growing_array import GrowingArray
 from cde_core.train.batching.surrogates import embed_pairs
 from cde_core.train.data.sources import Prepared, prepare_pairs
+from cde_core.train.pretraining.token_windows import prepare_windows
+from cde_core.train.rivals.consistency import Consistency, margins_of
+from cde_core.train.rivals.judges import SurrogateJudge
+from cde_core.train.rivals.mining import Mining, mined_in_cache
+from cde_core.train.rivals.scoring import scores_of
+from cde_core.train.rivals.teachers import Cosines
 from cde_eval import vector_store
 from cde_eval.cached import DAY, Entry, cached, matching
 from cde_eval.pruning import prune
@@ -76,6 +84,24 @@ def make_pairs(folder: Path) -> Prepared:
     return prepare_pairs([str(source)], cache=folder / "cache" / "train")
 
 
+def make_training(whole: Path) -> None:
+    """All that the trainer keeps."""
+    pairs, cache = make_pairs(whole).pairs, whole / "cache" / "train"
+    vectors = embed_pairs(pairs, Surrogate(), cache=cache)
+    cluster_pairs(vectors, pairs.domain_of, size=3, cache=cache)
+    judge = SurrogateJudge(Surrogate())
+    margins_of(pairs, judge, Consistency(), cache=cache)
+    mined_in_cache(pairs, judge, Mining(negatives=2, depth=4), cache=cache)
+    scores_of(pairs, Cosines(judge), cache=cache)
+    words = {word: number for number, word in enumerate(["?", "</s>", "d0", "d1"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    closed = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.post_processor = closed
+    sources = DataConfig(sources=(str(source_of_pairs(whole)),))
+    prepare_windows(sources, tokenizer, size=4, cache=cache)
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder `cache` that every part of the project has written to."""
@@ -92,9 +118,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         jsonl_tables.read_corpus(corpus, "sha256-c0ffee")
         docs = documentation.Documentation((), {"numpy": "2.4", "python": "3.11"})
         documentation._write(docs, folder / "documentation" / "0123456789abcdef.json")
-        pairs = make_pairs(whole).pairs
-        vectors = embed_pairs(pairs, Surrogate(), cache=folder / "train")
-        cluster_pairs(vectors, pairs.domain_of, size=3, cache=folder / "train")
+        make_training(whole)
     vector_store._held.cache_clear()
     return whole
 
@@ -125,7 +149,7 @@ def test_every_file_that_the_project_keeps_belongs_to_one_entry(folder):
     assert sorted(files) == sorted(p for p in files_below(folder) if not means_nothing(p))
     assert sum(entry.size for entry in entries) == sum(file.stat().st_size for file in files)
     kinds = [entry.kind for entry in entries]
-    assert kinds == ["vectors"] * 2 + ["contexts", "corpora", "documentation"] + ["train"] * 3
+    assert kinds == ["vectors"] * 2 + ["contexts", "corpora", "documentation"] + ["train"] * 9
 
 
 def test_entries_say_what_they_are(filled, folder):
@@ -134,6 +158,7 @@ def test_entries_say_what_they_are(filled, folder):
         "org/tiny@01234567 · dtype float32 · side document · context abababab · 9 texts × 2",
         "org/tiny@01234567 · dtype float32 · side query · prompt 'find: ' · 5 texts × 2",
     ]
+    about[9:11] = sorted(about[9:11])  # whose digest comes first
     assert about[2:] == [  # the context has 6 vectors, 2 per document
         "model fefefefe · prefix 'passage: ' · float32 · 3 documents d0d0d0d0 × 3",
         "corpus of the data sha256-c0ffee · 3 documents",
@@ -141,6 +166,14 @@ def test_entries_say_what_they_are(filled, folder):
         f"pairs of {source_of_pairs(filled)} · 6",
         "surrogate vectors · 6 pairs × 2",
         "clusters · 6 pairs in 2",
+        "tokens of texts for span corruption · 12",  # six documents of a word, each closed
+        *sorted(
+            f"vectors for cde-train filter, mine and score · {texts} texts × 2"
+            for texts in (6 + 6, 6 + 7)  # queries, documents; all negatives are one text
+        ),
+        "ranks of documents, of cde-train filter · 6 pairs",
+        "hard negatives, of cde-train mine · 6 pairs × 2",
+        "a teacher's scores, of cde-train score · 12 documents and negatives",
     ]
 
 
@@ -156,29 +189,32 @@ def test_counting_reads_no_vectors(folder):
 def test_damaged_files_are_counted_as_far_as_they_can_be(folder):
     for path in (folder / "vectors").glob("*/*.npy"):
         path.write_bytes(b"")
-    for path in (folder / "train" / "surrogates").glob("*/queries.npy"):
-        path.write_bytes(b"x")
+    for name in ("surrogates/*/queries", "readings/*/*/documents", "scores/*/answers"):
+        for path in (folder / "train").glob(f"{name}.npy"):
+            path.write_bytes(b"x")
     about = [entry.what for entry in found(folder)]
     assert sum(what.endswith("· 0 texts × 0") for what in about) == 2
     assert "surrogate vectors · damaged" in about
+    assert "a teacher's scores, of cde-train score · damaged" in about
+    queries = "vectors for cde-train filter, mine and score · 6 texts × 2"
+    assert about.count(queries) == 2
 
 
 def test_after_pruning_everything_only_locks_and_revisions_are_left(folder):
-    assert [why for _, why in prune(found(folder))] == [""] * 8
+    assert [why for _, why in prune(found(folder))] == [""] * 14
     assert found(folder) == []
     left = files_below(folder)
     assert left and all(means_nothing(path) and path.is_relative_to(folder) for path in left)
     assert list((folder / "vectors").iterdir()) == []
+    assert not list((folder / "train" / "readings").glob("*/group-*"))
 
 
 def test_all_of_it_can_be_made_again(folder, monkeypatch):
     list(prune(found(folder)))
     fill_vectors(folder)
     ContextCache(folder / "contexts").read(KEY, lambda: torch.ones(6, 3))
-    pairs = make_pairs(folder.parent).pairs
-    vectors = embed_pairs(pairs, Surrogate(), cache=folder / "train")
-    cluster_pairs(vectors, pairs.domain_of, size=3, cache=folder / "train")
-    assert len(found(folder)) == 6
+    make_training(folder.parent)
+    assert len(found(folder)) == 12
 
 
 def test_an_absent_folder_is_empty(tmp_path):
@@ -186,8 +222,7 @@ def test_an_absent_folder_is_empty(tmp_path):
 
 
 def test_what_we_did_not_write_is_never_touched(folder):
-    space = next(iter(found(folder, "vectors"))).folder
-    assert space is not None
+    (space,) = next(iter(found(folder, "vectors"))).folders
     foreign = [
         folder / "notes.txt",
         folder / ".0123.part",
@@ -205,6 +240,11 @@ def test_what_we_did_not_write_is_never_touched(folder):
         folder / "train" / "pairs" / HEX / "pairs.json",
         folder / "train" / "clusters" / f"{HEX}.npz",
         folder / "train" / "surrogates" / HEX / "answers.npy",
+        folder / "train" / "readings" / HEX / "queries.npy",
+        folder / "train" / "readings" / HEX / "group-000000" / "answers.npy",
+        folder / "train" / "scores" / HEX / "queries.npy",
+        folder / "train" / "tokens" / "mine.i32",
+        folder / "train" / "written" / "mine.npy",
         folder / "other" / f".{HEX}.part",
     ]
     for path in foreign:
@@ -218,8 +258,8 @@ def test_what_we_did_not_write_is_never_touched(folder):
 @pytest.mark.parametrize(
     ("kinds", "model", "count"),
     [
-        ((), None, 8),
-        (("contexts", "train"), None, 4),
+        ((), None, 14),
+        (("contexts", "train"), None, 10),
         ((), "TINY", 2),
         ((), "0123456789ab", 2),
         (("contexts",), "fefe", 1),
@@ -235,7 +275,7 @@ def test_entries_are_chosen_by_kind_and_by_model(folder, kinds, model, count):
 
 def test_the_least_recently_used_go_first_and_no_more_than_needed(folder):
     entries = found(folder)
-    ages = [50, 20, 70, 10, 40, 30, 80, 60]
+    ages = [50, 20, 70, 10, 40, 30, 80, 60, 45, 15, 65, 5, 35, 25]
     aged = []
     for entry, age in zip(entries, ages, strict=True):
         for file in [*entry.files, *([entry.lock] if entry.lock else [])]:
@@ -250,7 +290,7 @@ def test_the_least_recently_used_go_first_and_no_more_than_needed(folder):
     assert found(folder) == aged
     assert list(prune(aged, excess=0)) == []
     assert list(prune(aged, excess=sizes[0] + 1)) == dry
-    assert len(found(folder)) == 6
+    assert len(found(folder)) == 12
 
 
 def test_asking_for_vectors_or_pairs_again_is_using_them(folder):
@@ -274,18 +314,18 @@ def a_space(folder: Path) -> tuple[VectorStore, StoredVectors]:
 
 def test_a_space_in_use_is_kept_and_one_that_is_not_is_deleted(folder):
     store, stored = a_space(folder)
-    outcomes = {e.folder: why for e, why in prune(found(folder, "vectors"))}
-    assert outcomes.pop(store.folder) == "in use"
+    outcomes = {e.folders: why for e, why in prune(found(folder, "vectors"))}
+    assert outcomes.pop((store.folder,)) == "in use"
     assert list(outcomes.values()) == [""]
-    assert store.folder in [entry.folder for entry in found(folder)]
+    assert (store.folder,) in [entry.folders for entry in found(folder)]
     np.testing.assert_array_equal(stored[:], [[6, ord(str(i))] for i in range(5)])
 
 
 def test_vectors_that_are_being_read_stay_however_many_spaces_came_after(folder):
     store, stored = a_space(folder)
     vector_store._held.cache_clear()
-    outcomes = {e.folder: why for e, why in prune(found(folder, "vectors"))}
-    assert outcomes[store.folder] == "in use"
+    outcomes = {e.folders: why for e, why in prune(found(folder, "vectors"))}
+    assert outcomes[(store.folder,)] == "in use"
     del stored
     assert [why for _, why in prune(found(folder, "vectors"))] == [""]
 
@@ -378,8 +418,9 @@ def test_many_spaces_do_not_take_an_open_file_each(tmp_path):
     vector_store._held.cache_clear()
 
 
-def test_pairs_that_are_being_made_are_kept(folder):
-    entry = next(entry for entry in found(folder, "train") if entry.what.startswith("pairs"))
+@pytest.mark.parametrize("what", ["pairs", "tokens", "vectors", "a teacher's scores"])
+def test_what_is_being_made_is_kept(folder, what):
+    entry = next(entry for entry in found(folder, "train") if entry.what.startswith(what))
     assert entry.lock is not None
     with entry.lock.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -449,7 +490,7 @@ def test_a_half_deleted_space_serves_what_it_has_and_goes_with_the_next_prune(
 ):
     entry = next(e for e in found(folder, "vectors") if "9 texts" in e.what)  # 3 shards of 4, 4, 1
     prune_until_killed(entry, deletions, monkeypatch)
-    (rest,) = (e for e in found(folder, "vectors") if e.folder == entry.folder)
+    (rest,) = (e for e in found(folder, "vectors") if e.folders == entry.folders)
     assert rest.model == entry.model and rest.files == entry.files[deletions:]
     store = VectorStore(folder / "vectors", {**ABOUT, **SIDES[1]})
     stored = store.vectors_of([f"text {i}" for i in range(9)], embed)
@@ -469,8 +510,7 @@ def test_half_deleted_pairs_are_made_again(folder, monkeypatch, deletions):
 
 def leftover_files(folder: Path) -> list[Path]:
     """A half-written file of every kind, named as its writer names it."""
-    space = next(iter(found(folder, "vectors"))).folder
-    assert space is not None
+    (space,) = next(iter(found(folder, "vectors"))).folders
     half_pairs = folder / "train" / "pairs" / f"{HEX}.{HEX}.unfinished"
     half_pairs.mkdir()
     return [
@@ -482,6 +522,7 @@ def leftover_files(folder: Path) -> list[Path]:
         half_pairs / "queries.utf8",
         folder / "train" / "pairs" / f"{HEX}.json.unfinished",
         folder / "train" / "clusters" / f"{HEX}.npz.{HEX}.unfinished",
+        folder / "train" / "tokens" / f"{HEX}.i32.unfinished",
     ]
 
 
@@ -495,9 +536,9 @@ def test_half_written_files_are_leftovers_after_a_day(folder):
         os.utime(file, (NOW - DAY - 1,) * 2)
     entries = found(folder, "leftovers")
     assert {entry.files[0] for entry in entries} == set(files)
-    assert [why for _, why in prune(entries)] == [""] * 8
+    assert [why for _, why in prune(entries)] == [""] * 9
     assert not any(file.exists() for file in files) and not files[5].parent.exists()
-    assert len(found(folder)) == 8
+    assert len(found(folder)) == 14
 
 
 def test_leftovers_are_what_killed_writers_leave(tmp_path, monkeypatch):
@@ -548,3 +589,22 @@ def test_surrogate_vectors_that_a_killed_run_would_continue_are_no_leftover(fold
     assert now.what == "surrogate vectors · 6 pairs × 2 · unfinished"
     assert list(prune([now])) == [(now, "")]
     assert [path.name for path in entry.lock.parent.iterdir()] == ["lock"]
+
+
+def test_vectors_and_scores_that_a_killed_run_would_continue_are_no_leftovers(folder):
+    for made in ("readings/*/*/documents", "scores/*/answers"):
+        for file in (folder / "train").glob(f"{made}.npy"):
+            rows = len(np.load(file))
+            file.unlink()
+            with GrowingArray(file, rows=rows) as growing:
+                growing.append(np.ones((2, 2), np.float32))
+    for file in files_below(folder / "train"):
+        os.utime(file, (0, 0))
+    assert found(folder, "leftovers") == []
+    begun = [e for e in found(folder, "train") if e.what.endswith(" · unfinished")]
+    assert [e.what.partition(" · ")[0] for e in begun] == [
+        *("vectors for cde-train filter, mine and score",) * 2,
+        "a teacher's scores, of cde-train score",
+    ]
+    assert [why for _, why in prune(begun)] == [""] * 3
+    assert not list((folder / "train").glob("readings/*/group-*"))

@@ -42,6 +42,8 @@ from cde_core.errors import DataError
 from cde_core.train.data.text_files import (
     BUFFER,
     INT64,
+    AnyTexts,
+    JoinedTexts,
     Numbers,
     PickedTexts,
     Texts,
@@ -56,6 +58,7 @@ UNFINISHED = ".unfinished"
 
 INT32, FLOAT64 = struct.Struct("<i"), struct.Struct("<d")
 NO_LABEL, NO_SCORE = -1, math.nan
+IS_NEGATIVE, IS_DOCUMENT = "0", "1"  # labels of pairs apart
 PAIRS_AT_ONCE = 1_024  # read together when all are
 
 
@@ -117,9 +120,9 @@ class Pairs:
     teacher_of_negatives: NDArray[np.float64]
     """The same of every negative (M,); or (0,)."""
 
-    _queries: Texts
-    _documents: Texts
-    _negatives: Texts | PickedTexts
+    _queries: AnyTexts
+    _documents: AnyTexts
+    _negatives: AnyTexts
 
     @classmethod
     def open(cls, folder: Path) -> Pairs:
@@ -207,6 +210,35 @@ class Pairs:
             teacher_of_documents=np.empty(0),  # whose scores are of other negatives
             teacher_of_negatives=np.empty(0),
             _negatives=PickedTexts(self._documents, negatives[taken]),
+        )
+
+    def apart(self) -> Pairs:
+        """Every document, and every hard negative, as a pair of its own with its query.
+
+        There are N + M of them, without negatives: of each pair first its document, whose label is
+        "1", and then its negatives, whose label is "0". Other judgements are left out.
+        """
+        numbers, negatives = np.arange(len(self)), np.diff(self.first_negative)
+        of_documents = np.zeros(len(self) + int(self.first_negative[-1]), dtype=np.bool_)
+        of_documents[numbers + self.first_negative[:-1]] = True
+        pair_of = np.repeat(numbers, 1 + negatives)
+        text_of = np.empty_like(pair_of)
+        text_of[of_documents] = numbers
+        text_of[~of_documents] = len(self) + np.arange(self.first_negative[-1])
+        texts = JoinedTexts(self._documents, len(self), self._negatives)
+        return dataclasses.replace(
+            self,
+            digest=hashlib.sha256(f"apart {self.digest}".encode()).hexdigest(),
+            domain_of=self.domain_of[pair_of],
+            first_negative=np.zeros(len(pair_of) + 1, np.int64),
+            labels=(IS_NEGATIVE, IS_DOCUMENT),
+            label_of=of_documents.astype(np.int32),
+            scores=np.empty(0),
+            teacher_of_documents=np.empty(0),
+            teacher_of_negatives=np.empty(0),
+            _queries=PickedTexts(self._queries, pair_of),
+            _documents=PickedTexts(texts, text_of),
+            _negatives=PickedTexts(self._negatives, np.empty(0, np.int64)),
         )
 
     def _some(self, start: int, stop: int) -> Iterator[Pair]:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ Numbers = Sequence[int] | NDArray[np.int64]
 
 INT64 = struct.Struct("<q")
 BUFFER = 1 << 20  # bytes that a file holds back before it writes
+
+
+class AnyTexts(Protocol):
+    """Texts that are read by number."""
+
+    def read(self, numbers: Numbers) -> list[str]:
+        """Some texts, in the order asked for."""
 
 
 class Texts:
@@ -48,10 +55,26 @@ class Texts:
         return [str(content[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
 
+class JoinedTexts:
+    """Texts of one kind and, numbered after those, of another."""
+
+    def __init__(self, first: AnyTexts, count: int, second: AnyTexts) -> None:
+        """Number `count` is the first text of `second`."""
+        self._first, self._count, self._second = first, count, second
+
+    def read(self, numbers: Numbers) -> list[str]:
+        """Some texts, in the order asked for; otherwise like `Texts.read`."""
+        asked = np.asarray(numbers, dtype=np.int64)
+        of_first = asked < self._count
+        first = iter(self._first.read(asked[of_first]))
+        second = iter(self._second.read(asked[~of_first] - self._count))
+        return [next(first) if here else next(second) for here in of_first.tolist()]
+
+
 class PickedTexts:
     """Some of the texts on disk, under numbers of their own."""
 
-    def __init__(self, texts: Texts, chosen: NDArray[np.int64]) -> None:
+    def __init__(self, texts: AnyTexts, chosen: NDArray[np.int64]) -> None:
         """Call text `chosen[i]` number i."""
         self._texts, self._chosen = texts, chosen
 

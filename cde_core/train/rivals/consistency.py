@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from cde_core.errors import ConfigError
 from cde_core.train.batching.surrogates import Progress, digest_of_parts
 from cde_core.train.data.pairs import Pairs
-from cde_core.train.rivals.each_pair import Answer, for_each_pair
+from cde_core.train.rivals.each_pair import Answer, for_each_pair, reading_first
 from cde_core.train.rivals.exact_search import highest, scores_of_own
 from cde_core.train.rivals.groups import Group, Numbers
 from cde_core.train.rivals.judges import Judge
@@ -105,10 +105,13 @@ def margins_of(
     ranked = digest_of_parts(FORMAT, read, settings.keep, settings.pool, settings.seed)
     found = for_each_pair(
         pairs,
-        judge,
-        lambda group, reading: _ranking(group, reading, settings),
+        reading_first(
+            judge,
+            lambda group, reading: _ranking(group, reading, settings),
+            cache / "readings" / read,
+            progress,
+        ),
         across_domains=settings.across_domains,
-        readings=cache / "readings" / read,
         answers=cache / "consistency" / ranked,
         dtype=np.float64,  # which holds every row number below 2^53
         progress=progress,

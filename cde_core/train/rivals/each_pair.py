@@ -1,15 +1,18 @@
-"""An answer for every pair from a search among its group's documents, recorded as they are found.
+"""An answer for every pair from among its group, recorded as answers are found.
 
-    groups ──▶ read_group ──▶ search, some thousand pairs at a time ──▶ answers.npy ──▶ (N, w)
+    reading_first: group ──▶ read_group ──▶ search ─┐
+    a cross-encoder: group ─────────────────────────┴──▶ Ask ──▶ for_each_pair ──▶ (N, w)
 
-Both the filter and the mining of negatives are this loop. A killed run goes on with the next pairs
-of the group that it was at: a text is embedded once, and an answer once recorded is not asked for
-again.
+The filter, the mining of negatives and a teacher's scores are all this loop: who is asked prepares
+for a group, and then answers for some pairs of it at a time. A killed run goes on with the next
+pairs of the group that it was at: a text is embedded once, and an answer once recorded is not
+asked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,54 +29,83 @@ from cde_core.train.rivals.judges import Judge
 from cde_core.train.rivals.readings import Reading, read_group
 
 PAIRS_AT_ONCE = 4_096
-"""Pairs between two records: each reads the documents of its group once."""
+"""Pairs between two records: each search reads the documents of its group once."""
+
+ANSWERS = "answers.npy"
 
 Answer = Callable[[Numbers], NDArray[Any]]
-"""From positions in a group (m,) to what is found for those pairs (m, w)."""
+"""From positions in a group (m,) to what is found for those pairs (m, w). It must not depend on
+which pairs are asked together."""
+
+Ask = Callable[[Group], Answer]
+"""Prepares for a group."""
+
+
+@contextmanager
+def reading_first(
+    judge: Judge,
+    answer_in: Callable[[Group, Reading], Answer],
+    folder: Path,
+    progress: Progress | None = None,
+) -> Iterator[Ask]:
+    """Ask what a judge's vectors of the whole group tell.
+
+    Args:
+        judge: Who embeds a group's texts.
+        answer_in: What is made of its vectors.
+        folder: Of the judge's vectors of these pairs, grouped like this.
+        progress: Told how many more of 2N texts are read.
+
+    Raises:
+        ModelError: When a group is asked for, if the vectors are not usable.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def ask(group: Group) -> Answer:
+        reading = read_group(group, judge, folder / f"group-{group.number:06d}", progress)
+        return answer_in(group, reading)
+
+    with one_process_at_a_time(folder / "lock"):
+        yield ask
 
 
 def for_each_pair(
     pairs: Pairs,
-    judge: Judge,
-    answer_in: Callable[[Group, Reading], Answer],
+    asking: AbstractContextManager[Ask],
     *,
     across_domains: bool,
-    readings: Path,
     answers: Path,
     dtype: DTypeLike,
+    at_once: int | None = None,
     progress: Progress | None = None,
 ) -> NDArray[Any]:
     """Find an answer for every pair, or what was found before.
 
     Args:
         pairs: N pairs.
-        judge: Who embeds them.
-        answer_in: Prepares the search in a group, and gives the function that searches; its answers
-            must not depend on which pairs are asked together.
+        asking: Who is asked; entered only where something is yet to be found.
         across_domains: Whether all pairs are one group.
-        readings: Folder of the judge's vectors of these pairs, grouped like this.
         answers: Folder of these answers.
         dtype: Of the answers.
-        progress: Told how many more of 2N texts are read.
+        at_once: Pairs between two records; None: `PAIRS_AT_ONCE`.
+        progress: Told 2n, when a group of n pairs is found to be done.
 
     Returns:
         Answers in the order of the pairs (N, w).
 
     Raises:
         DataError: If there are no pairs.
-        ModelError: If the judge's vectors are not usable.
     """
     if not len(pairs):
         raise DataError("There are no pairs; name sources that hold some.")
     groups = rows_by_domain(pairs, across_domains=across_domains)
     answers.mkdir(parents=True, exist_ok=True)
-    file = answers / "answers.npy"
+    file = answers / ANSWERS
     with one_process_at_a_time(answers / "lock"):
         if opened(file, rows=len(pairs), dtype=dtype) is None:
             file.unlink(missing_ok=True)
-            readings.mkdir(parents=True, exist_ok=True)
-            with one_process_at_a_time(readings / "lock"):
-                _find(pairs, groups, judge, answer_in, readings, file, dtype, progress)
+            with asking as ask, GrowingArray(file, rows=len(pairs), dtype=dtype) as growing:
+                _find(pairs, groups, ask, growing, at_once or PAIRS_AT_ONCE, progress)
         in_order = np.load(file, mmap_mode="r")
     found = np.empty_like(in_order)
     found[np.concatenate([rows for _, rows in groups])] = in_order
@@ -83,24 +115,19 @@ def for_each_pair(
 def _find(
     pairs: Pairs,
     groups: list[tuple[str, Numbers]],
-    judge: Judge,
-    answer_in: Callable[[Group, Reading], Answer],
-    readings: Path,
-    file: Path,
-    dtype: DTypeLike,
+    ask: Ask,
+    growing: GrowingArray,
+    at_once: int,
     progress: Progress | None,
 ) -> None:
-    with GrowingArray(file, rows=len(pairs), dtype=dtype) as growing:
-        begin = 0
-        for number, (domain, rows) in enumerate(groups):
-            end = begin + len(rows)
-            if growing.done < end:
-                group = Group.of(pairs, rows, number=number, domain=domain)
-                reading = read_group(group, judge, readings / f"group-{number:06d}", progress)
-                answer = answer_in(group, reading)
-                while growing.done < end:
-                    stop = min(growing.done + PAIRS_AT_ONCE, end)
-                    growing.append(answer(np.arange(growing.done, stop) - begin))
-            elif progress:
-                progress(2 * len(rows))
-            begin = end
+    begin = 0
+    for number, (domain, rows) in enumerate(groups):
+        end = begin + len(rows)
+        if growing.done < end:
+            answer = ask(Group.of(pairs, rows, number=number, domain=domain))
+            while growing.done < end:
+                stop = min(growing.done + at_once, end)
+                growing.append(answer(np.arange(growing.done, stop) - begin))
+        elif progress:
+            progress(2 * len(rows))
+        begin = end

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from cde_core.errors import ConfigError
 from cde_core.train.batching.surrogates import Progress, digest_of_parts
 from cde_core.train.data.pairs import Pair, Pairs
-from cde_core.train.rivals.each_pair import Answer, for_each_pair
+from cde_core.train.rivals.each_pair import Answer, for_each_pair, reading_first
 from cde_core.train.rivals.exact_search import highest, scores_of_own
 from cde_core.train.rivals.groups import Group, Numbers
 from cde_core.train.rivals.judges import Judge
@@ -99,10 +99,10 @@ def mined(
     """
     found: Numbers = for_each_pair(
         pairs,
-        judge,
-        lambda group, reading: _negatives(group, reading, settings),
+        reading_first(
+            judge, lambda group, reading: _negatives(group, reading, settings), readings, progress
+        ),
         across_domains=False,
-        readings=readings,
         answers=answers,
         dtype=np.int64,
         progress=progress,

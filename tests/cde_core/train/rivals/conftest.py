@@ -5,6 +5,9 @@ import hashlib
 
 import numpy as np
 import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from cde_core.train.batching.surrogates import unit_rows
 from cde_core.train.data.pairs import Pair, write_pairs
@@ -58,3 +61,42 @@ def pairs(tmp_path):
         document = f"document {rng.integers(50)} {rng.choice([subject, subject, other])}"
         made.append(Pair(query, document, ("old negative",), "ab"[number % 3 == 0]))
     return write_pairs(made, tmp_path / "pairs")
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    """Write a tiny random BERT or RoBERTa that tells classes apart, and give its folder."""
+
+    def build(words, *, labels=1, kind="Bert", positions=24, name="classifier"):
+        special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+        vocabulary = {word: number for number, word in enumerate([*special, *words])}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, "[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        second = "[SEP]" if kind == "Roberta" else "[SEP]:1"  # RoBERTa has one type of token
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair=f"[CLS] $A [SEP] {second.replace('[SEP]', '$B')} {second}",
+            special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+        )
+        settings = {
+            "vocab_size": len(vocabulary),
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 48,
+            "max_position_embeddings": positions,
+            "initializer_range": 0.3,  # logits that differ
+            "pad_token_id": 0,
+            "type_vocab_size": 1 if kind == "Roberta" else 2,
+        }
+        torch.manual_seed(0)
+        config = getattr(transformers, f"{kind}Config")(**settings, num_labels=labels)
+        model = getattr(transformers, f"{kind}ForSequenceClassification")(config)
+        model.save_pretrained(tmp_path / name)
+        transformers.PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            **{f"{t}_token": f"[{t.upper()}]" for t in ("pad", "cls", "sep", "unk")},
+        ).save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return build

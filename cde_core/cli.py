@@ -7,6 +7,7 @@ cde-train cluster   cluster a recipe's pairs, and show some clusters
 cde-train filter    keep the pairs that a model agrees with
 cde-train mine      give pairs hard negatives
 cde-train score     give pairs a teacher's scores
+cde-train start     the untrained model that a recipe starts from
 cde-train sweep     train a recipe for every cell of a grid
 cde-train recipes   what the recipes of a folder are about
 cde-train init      an untrained two-stage model out of pretrained encoders
@@ -33,13 +34,13 @@ from cde_core.commands.filter import filter
 from cde_core.commands.mine import mine
 from cde_core.commands.models import difference, export, init
 from cde_core.commands.score import score
-from cde_core.commands.training import cluster, data, recipes, run, sweep
+from cde_core.commands.training import cluster, data, recipes, run, start, sweep
 from cde_core.errors import CdeError, ConfigError, did_you_mean
 
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: command
     for command in (
-        *(run, data, cluster, filter, mine, score, sweep, recipes),
+        *(run, data, cluster, filter, mine, score, start, sweep, recipes),
         *(init, export, difference),
     )
 }

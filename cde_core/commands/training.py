@@ -1,6 +1,6 @@
-"""The commands that train: run, data, cluster, sweep, recipes.
+"""The commands that train: run, data, cluster, start, sweep, recipes.
 
-    recipe ──▶ data ──▶ cluster ──▶ run ──▶ model        each shows what the next will use
+    recipe ──▶ data ──▶ cluster ──▶ start ──▶ run ──▶ model        each shows what the next will use
 
 What they import is imported inside, so that `--help` waits for nothing.
 """
@@ -113,6 +113,30 @@ def cluster(
     pairs = read_pairs(chosen, _say)
     clusters = clusters_of(chosen, pairs, _say)
     print(describe_clusters(clusters, pairs, samples=samples, seed=chosen.seed))
+
+
+def start(recipe: Named, /, *, out: Path, fields: Fields = ()) -> None:
+    """Write the model that a recipe starts from, untrained: what its training is compared with.
+
+    Every field of the recipe can be overridden, such as --seed 1.
+
+    Args:
+        recipe: YAML file, or the folder of a started run.
+        out: Folder for the model.
+        fields: Such as --seed 1.
+    """
+    chosen = _recipe(recipe, fields)
+    from cde_core.model.checkpoint import save
+    from cde_core.train.starting_model import starting_model
+    from cde_core.train.starting_t5 import starting_language_model
+
+    if chosen.task == "span-corruption":
+        encoder = starting_language_model(chosen.model, seed=chosen.seed)
+    else:
+        encoder = starting_model(
+            chosen.model, temperature=chosen.loss.temperature, seed=chosen.seed
+        )
+    print(f"{chosen.name or recipe}, untrained  →  {save(encoder, out)}")
 
 
 def sweep(

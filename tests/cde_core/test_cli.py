@@ -57,6 +57,22 @@ def test_init_makes_the_same_model_from_the_same_seed(backbone, tmp_path, monkey
     assert np.array_equal(a, b) and not np.allclose(a, c)
 
 
+def test_start_writes_the_model_that_a_run_begins_with(backbone, tmp_path, monkeypatch, capsys):
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(
+        f"model: {{kind: biencoder, backbone: {backbone}, layers: 1, prefixes: false}}\n"
+        "data: {sources: [nothing-is-read.jsonl]}\n",
+        encoding="utf-8",
+    )
+    run(monkeypatch, "start", recipe, "--out", tmp_path / "one")
+    assert "small, untrained" in capsys.readouterr().out
+    run(monkeypatch, "start", recipe, "--out", tmp_path / "two", "--model.layers", "2")
+    one, two = (load(tmp_path / name) for name in ("one", "two"))
+    assert (one.model.config.backbone.layers, two.model.config.backbone.layers) == (1, 2)
+    whole = load(backbone).model.state_dict()
+    assert all(torch.equal(whole[name], value) for name, value in one.model.state_dict().items())
+
+
 def test_the_two_stages_share_no_weights(backbone, tmp_path, monkeypatch):
     run(monkeypatch, "init", backbone, "--out", tmp_path / "m", "--context-documents", 4)
     model = load(tmp_path / "m").model

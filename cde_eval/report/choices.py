@@ -131,6 +131,7 @@ def _panel(
         names.append(f"{choice}: {value}" if choice != before else value)
         before = choice
     axes.set_yticks(list(place.values()), labels=names)
+    axes.set_ylim(0.6 - len(lines), 0.6)  # room for the markers of the outer lines
     axes.grid(axis="both")
     axes.spines["left"].set_visible(False)
     axes.tick_params(left=False)

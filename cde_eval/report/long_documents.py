@@ -11,6 +11,8 @@ Source: Coelho et al. (2024), https://arxiv.org/abs/2404.04163
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from cde_eval.report.exhibits import Exhibit, Results
@@ -21,6 +23,10 @@ from cde_eval.report.published import OURS, PAPER, TICKS, beneath, printed, some
 from cde_eval.report.tables import runs, usual
 
 TASK = "msmarco-doc"
+
+STAGE = re.compile(r"2k-t5-([123])")
+"""In the names of models that `training/*-2k-t5-STAGE-*.yaml` make: how far they have come."""
+
 COMMAND = "cde-eval mteb --model MODEL --data msmarco-doc --context corpus random none"
 
 
@@ -59,7 +65,16 @@ def _dwell_2_published(results: Results) -> pd.DataFrame | None:
 
 
 def _dwell_2(results: Results) -> pd.DataFrame | None:
-    rows = [{"fine-tuning": run, **found} for run, found in _ours(results)]
+    rows = []
+    for run, found in _ours(results):
+        stage = STAGE.search(run)
+        if stage:
+            steps = {
+                "language model pretraining": TICKS["yes"],
+                "contrastive pretraining": TICKS["yes" if int(stage[1]) > 1 else "no"],
+                "fine-tuning": f"{TICKS['yes'] if int(stage[1]) > 2 else ''} {run}".strip(),
+            }
+            rows.append({**steps, **found})
     return beneath(_dwell_2_published(results), some(rows))
 
 
@@ -123,8 +138,8 @@ EXHIBITS = (
         name="dwell_table_2",
         section="position",
         title="What each step of training is worth to long documents",
-        caption="The paper's T5 with and without its pretraining tasks. Runs of ours stand below, "
-        "as they came; no step of their training is known here.",
+        caption="The paper's T5 with and without its pretraining tasks. Below are models that the "
+        "recipes *-2k-t5-* make, as far as their names tell, on the documents that a row names.",
         source="Dwell paper, table 2",
         command=COMMAND,
         make=_dwell_2,

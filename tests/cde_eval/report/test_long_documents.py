@@ -40,7 +40,7 @@ def test_runs_on_the_same_documents_stand_below_with_the_mean_of_their_draws(tmp
 
 
 def test_the_probe_of_moved_passages_adds_what_it_found_where_nothing_was_moved(tmp_path: Path):
-    about = {"model": "runs/stage-2/model", "data": "manual", "revision": "1"}
+    about = {"model": "runs/my-2k-t5-2-mean/model", "data": "manual", "revision": "1"}
     table = ProbeTable(tmp_path, "position-moved", about, cell=["context", "draw", "place"])
     for place in range(11):
         found = {"mrr_at_100": 0.5 if place == 0 else 0.1, "recall_at_100": 1.0}
@@ -48,4 +48,8 @@ def test_the_probe_of_moved_passages_adds_what_it_found_where_nothing_was_moved(
         table.add(rows, context="none", draw=0, place=place)
     made = SEARCH.make(Results(tmp_path, PUBLISHED))
     assert isinstance(made, pd.DataFrame)
-    assert made.iloc[6:].to_numpy().tolist() == [["stage-2", "", "0.400", "1.000", "ours, manual"]]
+    own = ["0.400", "1.000", "ours, manual"]
+    assert made.iloc[6:].to_numpy().tolist() == [["my-2k-t5-2-mean", "", *own]]
+    stages = TRAINING.make(Results(tmp_path, PUBLISHED))
+    assert isinstance(stages, pd.DataFrame)
+    assert stages.iloc[4:].to_numpy().tolist() == [["✓", "✓", "my-2k-t5-2-mean", *own]]

@@ -1,9 +1,9 @@
 """What each training objective does to the space, and to the search: a row each, four measures.
 
-    rows of the models objective-NAME ──▶ objectives_figure    trained on the same data, as long
+    rows of the models objective-NAME ──▶ objectives_figure    trained on the same texts, as long
 
-The recipes `training/objective-*.yaml` share data, backbone and steps; `objective-untrained` is the
-model that they start from.
+The recipes `training/objective-*.yaml` share texts, backbone and steps; `objective-untrained` is
+the model that they start from.
 
 Source: Wang and Isola (2020), https://arxiv.org/abs/2005.10242; the chapter on text embedding
 fundamentals
@@ -59,9 +59,7 @@ def objectives_figure(rows: pd.DataFrame) -> Figure:
         rows: Rows of the probe `geometry` of models whose names begin with "objective-".
     """
     table = by_objective(rows)
-    figure, grid = styled_figure(
-        PAGE, 0.8 + 0.2 * len(table), columns=len(PANELS), sharey=True
-    )  # fmt: skip
+    figure, grid = styled_figure(PAGE, 0.8 + 0.2 * len(table), columns=len(PANELS), sharey=True)
     for axes, (measure, _, label) in zip(grid[0], PANELS, strict=True):
         _panel(axes, table, measure)
         axes.set_xlabel(label)
@@ -100,8 +98,8 @@ EXHIBIT = Exhibit(
     name="geometry-objectives",
     section="geometry",
     title="What each objective does to the space",
-    caption="Models trained with one objective each, on the same data, from the same backbone, for "
-    "as many steps; grey and dotted: the model that they start from.",
+    caption="Models trained with one objective each, on the same texts, from the same backbone, "
+    "for as many steps; grey and dotted: the model that they start from.",
     source="the chapter on text embedding fundamentals",
     command="cde-train training/objective-NAME.yaml, then cde-eval geometry --model "
     "runs/objective-NAME/model … --tasks DocsNetworkX DocsSympy",

@@ -14,28 +14,26 @@ cde-train init      an untrained two-stage model out of pretrained encoders
 cde-train export    a model in the format that its authors publish
 cde-train difference  a model without the backbones that it was made of
 
-Whatever follows a recipe overrides its fields: `cde-train RECIPE.yaml --help` lists them. A mistake
-that the user can mend is answered in one line, with exit status 2; anything else is our bug and
-keeps its traceback.
+Whatever follows a recipe overrides its fields: `cde-train RECIPE.yaml --help` lists them.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tyro
 
+from cde_core.command_line import carry_out, deferred
 from cde_core.commands.filter import filter
 from cde_core.commands.mine import mine
 from cde_core.commands.models import difference, export, init
 from cde_core.commands.score import score
 from cde_core.commands.training import cluster, data, recipes, run, start, sweep
-from cde_core.errors import CdeError, ConfigError, did_you_mean
+from cde_core.errors import ConfigError, did_you_mean
 
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: command
@@ -53,26 +51,18 @@ started DIR continues it."""
 
 app = tyro.extras.SubcommandApp()
 for command in COMMANDS.values():
-    app.command(command)
+    app.command(deferred(command))
 
 
 def main() -> None:
     """Run the command, and print what the user can mend as one line."""
-    try:
-        _run(_with_command(sys.argv[1:]))
-    except CdeError as error:
-        print(f"cde-train: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("cde-train: stopped", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # whoever read what we print has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    carry_out("cde-train", lambda: _parsed(_with_command(sys.argv[1:])))
 
 
 def _with_command(arguments: Sequence[str]) -> Sequence[str]:
     """A recipe in the place of a command is to be run."""
-    first = arguments[0] if arguments else "--help"
+    arguments = arguments or ["--help"]
+    first = arguments[0]
     if first.startswith("-") or first in COMMANDS:
         return arguments
     if not Path(first).suffix and not Path(first).exists():
@@ -83,20 +73,22 @@ def _with_command(arguments: Sequence[str]) -> Sequence[str]:
     return ["run", *arguments]
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _parsed(arguments: Sequence[str]) -> Callable[[], None]:
     """Give a command its own options, and what is left to the recipe's fields."""
     command = COMMANDS.get(arguments[0]) if len(arguments) > 1 else None
     parameters = inspect.signature(command).parameters if command else {}
     if command is None or "fields" not in parameters or arguments[1].startswith("-"):
-        app.cli(prog="cde-train", description=DESCRIPTION, args=arguments)
-        return
+        return _by_name(arguments)
     if command is not run and {"-h", "--help"} & {*arguments}:
-        arguments = [arguments[0], "--help"]
-        app.cli(prog="cde-train", description=DESCRIPTION, args=arguments)
-        return
+        return _by_name([arguments[0], "--help"])
     own, fields = _split(arguments[1:], {f"--{name}" for name in parameters} - {"--fields"})
     with_fields = functools.partial(command, fields=tuple(fields))
-    tyro.cli(with_fields, prog=f"cde-train {arguments[0]}", args=own)
+    return tyro.cli(deferred(with_fields), prog=f"cde-train {arguments[0]}", args=own)
+
+
+def _by_name(arguments: Sequence[str]) -> Callable[[], None]:
+    call: Callable[[], None] = app.cli(prog="cde-train", description=DESCRIPTION, args=arguments)
+    return call
 
 
 def _split(arguments: Sequence[str], own: set[str]) -> tuple[list[str], list[str]]:

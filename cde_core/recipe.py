@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cde_core.command_line import mistakes_in_one_line
 from cde_core.errors import ConfigError, did_you_mean
 from cde_core.recipe_config import Recipe
 from cde_core.recipe_values import flat, merged, plain, require_known, shown, validated
@@ -128,20 +129,21 @@ def with_overrides(recipe: Recipe, args: Sequence[str], prog: str) -> Recipe:
         prog: The command, as help and mistakes show it.
 
     Raises:
-        ConfigError: If the values cannot be used.
-        SystemExit: After `--help`, or a mistake in the command line itself.
+        ConfigError: If there is no such field, or a value cannot be used.
+        SystemExit: After `--help`.
     """
     import tyro
 
-    return tyro.cli(
-        Recipe,
-        default=recipe,
-        args=[SHORT.get(argument, argument) for argument in args],
-        prog=prog,
-        description="Train this recipe. Every field below can be overridden; what is shown is "
-        "what the recipe says.",
-        config=(tyro.conf.HelptextFromCommentsOff,),
-    )
+    with mistakes_in_one_line():
+        return tyro.cli(
+            Recipe,
+            default=recipe,
+            args=[SHORT.get(argument, argument) for argument in args],
+            prog=prog,
+            description="Train this recipe. Every field below can be overridden; what is shown is "
+            "what the recipe says.",
+            config=(tyro.conf.HelptextFromCommentsOff,),
+        )
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -193,7 +195,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
     except (FileNotFoundError, NotADirectoryError):
         near = [other.name for other in path.parent.glob("*.yaml")]
         raise ConfigError(
@@ -205,7 +208,26 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ConfigError(f"{path} holds no settings; a recipe is lines such as `steps: 40`.")
+    twice = _set_twice(yaml.compose(text, Loader=yaml.SafeLoader))
+    if twice:
+        raise ConfigError(f"{path} sets {twice}; keep one of them.")
     return found
+
+
+def _set_twice(node: Any) -> str:
+    """What a YAML mapping sets twice, of which the format would silently keep the last; or ""."""
+    if not isinstance(node.value, list):
+        return ""
+    seen: dict[str, int] = {}
+    inside = node.value
+    if node.tag == "tag:yaml.org,2002:map":
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                return f"{key.value} twice, in lines {seen[key.value]} and {line}"
+            seen[key.value] = line
+        inside = [value for _, value in node.value]
+    return next(filter(None, map(_set_twice, inside)), "")
 
 
 def _layers(path: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -12,9 +12,6 @@ cde-eval bake        put a model and the context it has read into a folder that 
 cde-eval report      tables, figures and a page from result files; runs no model
 cde-eval tasks       what can be named after --tasks
 cde-eval encoders    what can be named after --model
-
-A mistake that the user can mend is answered in one line, with exit status 2; anything else is our
-bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +24,8 @@ from typing import Any
 
 import tyro
 
-from cde_core.errors import CdeError, CdeWarning
+from cde_core.command_line import carry_out, deferred
+from cde_core.errors import CdeWarning
 from cde_eval.commands.bake import bake
 from cde_eval.commands.beir_small import beir_small
 from cde_eval.commands.cache import cache
@@ -71,7 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 app = tyro.extras.SubcommandApp()
 for name, command in COMMANDS.items():
-    app.command(name=name)(command)
+    app.command(name=name)(deferred(command))
 
 
 def main() -> None:
@@ -80,14 +78,16 @@ def main() -> None:
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", CdeWarning)
     warnings.showwarning = _as_one_line
-    try:
-        app.cli(prog="cde-eval", description="Text encoders on MTEB and BEIR, with context.")
-    except CdeError as error:
-        print(f"cde-eval: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("cde-eval: stopped; the same command continues.", file=sys.stderr)
-        sys.exit(130)
+    carry_out("cde-eval", _parsed)
+
+
+def _parsed() -> Callable[[], None]:
+    call: Callable[[], None] = app.cli(
+        prog="cde-eval",
+        description="Text encoders on MTEB and BEIR, with context.",
+        args=sys.argv[1:] or ["--help"],
+    )
+    return call
 
 
 def _as_one_line(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -208,7 +208,11 @@ def recipes(folder: Annotated[Path, tyro.conf.Positional] = Path("training"), /)
     if not files:
         raise ConfigError(f"{folder} holds no recipes; name a folder with YAML files.")
     for file in files:
-        print(f"{file}\n    {' '.join(str(read_mapping(file).get('about', '')).split())}")
+        try:
+            about = " ".join(str(read_mapping(file).get("about", "")).split())
+        except ConfigError as error:  # one broken file hides no other
+            about = str(error)
+        print(f"{file}\n    {about}")
 
 
 def _recipe(name: str, fields: Sequence[str]) -> Recipe:

@@ -159,6 +159,9 @@ def read_pairs(recipe: Recipe, say: Say) -> Pairs:
     say(f"{len(pairs):,} pairs, {domains:,} domain{'s' * (domains != 1)}")
     if prepared.bad_rows:
         say(f"{prepared.bad_rows:,} bad rows skipped")
+    strangers = sorted({*settings.prefixes} - {"*", *pairs.domains})
+    if strangers:
+        say(f"data.prefixes also names {', '.join(strangers)}, of which there are no pairs")
     return pairs
 
 

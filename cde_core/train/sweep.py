@@ -124,7 +124,7 @@ def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def over_seeds(outcomes: Sequence[Outcome]) -> pd.DataFrame | None:
-    """A row per cell with the mean over its seeds, and their standard deviation in "NAME ±".
+    """A row per cell with the mean over its seeds, and the deviation of scores in "NAME ±".
 
     None where cells have no seeds of their own.
     """
@@ -137,7 +137,9 @@ def over_seeds(outcomes: Sequence[Outcome]) -> pd.DataFrame | None:
     grouped = runs.groupby(by, sort=False, dropna=False)
     found = grouped.size().to_frame("seeds")
     for name in [name for name in runs.columns if name not in own]:
-        found[name], found[f"{name} ±"] = grouped[name].mean(), grouped[name].std()
+        found[name] = grouped[name].mean()
+        if name not in ("steps", "seconds"):
+            found[f"{name} ±"] = grouped[name].std()
     return found.reset_index(drop=not cells)
 
 

@@ -70,12 +70,12 @@ class Run(Loop[Batch]):
 
     def __init__(self, recipe: Recipe, folder: RunFolder, world: World) -> None:
         super().__init__(recipe, folder, world)
-        self.data = prepare(recipe, world, self.say)
-        self.steps, self.examples = self.data.steps, len(self.data.pairs)
-        self.content = {"pairs": self.data.pairs.digest}
         self.encoder = starting_model(
             recipe.model, temperature=recipe.loss.temperature, seed=recipe.seed
         )
+        self.data = prepare(recipe, world, self.say)
+        self.steps, self.examples = self.data.steps, len(self.data.pairs)
+        self.content = {"pairs": self.data.pairs.digest}
         self.encoder.model.to(world.device)
         self.learner = as_learner(self.encoder, recipe.model)
         self.objective = objective_for(

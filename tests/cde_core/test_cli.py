@@ -161,6 +161,14 @@ def test_only_the_first_of_several_processes_says_where_the_model_is(
         (["small.yaml", "--loss.temperature", "0"], "loss.temperature is 0.0; it must be"),
         (["data"], "Name what to read"),
         (["recipes", "folder"], "folder holds no recipes"),
+        (
+            ["small.yaml", "--stesp", "3"],
+            "Unrecognized options: --stesp, 3. Perhaps you meant: --steps INT. For full helptext, "
+            "run cde-train small.yaml --help.",
+        ),
+        (["small.yaml", "--steps", "x"], "Error parsing --steps: invalid literal"),
+        (["init"], "Missing from cde-train init: "),
+        (["cluster", "small.yaml", "--samples", "x"], "Error parsing --samples: invalid"),
     ],
 )
 def test_what_cannot_be_run_is_answered_in_one_line(
@@ -203,6 +211,11 @@ def test_cluster_shows_clusters_of_the_recipe_as_overridden(tmp_path, monkeypatc
 def test_recipes_are_listed_with_what_they_are_about(recipe, monkeypatch, capsys):
     run(monkeypatch, "recipes", recipe.parent)
     assert capsys.readouterr().out == f"{recipe}\n    Small.\n"
+    broken = recipe.with_name("broken.yaml")
+    broken.write_text("about: [\n", encoding="utf-8")
+    run(monkeypatch, "recipes", recipe.parent)
+    shown = capsys.readouterr().out
+    assert "    Small.\n" in shown and f"{broken}\n    {broken} is not YAML: " in shown
 
 
 def test_a_sweep_prints_its_cells_and_ends_with_2_where_one_failed(

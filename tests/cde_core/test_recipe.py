@@ -94,6 +94,18 @@ def test_a_recipe_that_extends_itself_is_refused(write):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
+        ("seed: 1\nsteps: 2\nseed: 3", "small.yaml sets seed twice, in lines 1 and 3; keep one"),
+        ("batches:\n  size: 1\n  size: 1", "small.yaml sets size twice, in lines 2 and 3; keep"),
+        ("data:\n  sources: [{a: 1, a: 2}]", "small.yaml sets a twice, in lines 2 and 2; keep"),
+    ],
+)
+def test_what_is_set_twice_is_refused(write, text, answer):
+    assert mistake(write(text)).startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
         ("batches: {sice: 3}", "there is no setting batches.sice. Did you mean 'batches.size'?"),
         ("batch: {size: 3}", "there is no setting batch. Did you mean 'batches'?"),
         (

@@ -106,6 +106,7 @@ def test_scores_are_averaged_over_seeds_cell_by_cell(sweep, command):
     assert list(found["batches.size"]) == [64, 32] and list(found["seeds"]) == [2, 2]
     assert list(found["DocsNumpy"]) == pytest.approx([0.564, 0.532])
     assert list(found["DocsNumpy ±"]) == pytest.approx([0.5**0.5] * 2)  # of 0 and 1, n - 1
+    assert {"steps", "seconds"} < {*found} and not {"steps ±", "seconds ±"} & {*found}
     assert over_seeds(run_sweep(sweep("cells: [{batches.size: 8}]"), command=command)) is None
     alone = over_seeds(run_sweep(sweep("grid: {seed: [3, 5]}"), command=command))
     assert alone is not None and list(alone["seeds"]) == [2] and "index" not in alone

@@ -48,7 +48,13 @@ class Side:
 
 
 def find_side(
-    letter: str, asked: str, results: Path, *, model: str | None = None, context: str | None = None
+    letter: str,
+    asked: str,
+    results: Path,
+    *,
+    model: str | None = None,
+    context: str | None = None,
+    size: int | None = None,
 ) -> Side:
     """The one run that a word on the command line means.
 
@@ -59,6 +65,7 @@ def find_side(
         model: Only this model, where `asked` does not name one.
         context: Only this context, where `asked` does not name one; a model that reads nothing
             is not asked.
+        size: Only contexts of so many documents; a model that reads nothing is not asked.
 
     Raises:
         ConfigError: If it means no run, or several.
@@ -82,6 +89,8 @@ def find_side(
     free = all(record.context_size == 0 for record in records.values())
     if context is not None and not names_context and not free:
         records = _only(letter, asked, records, "policy", context)
+    if size is not None and not all(record.context_size == 0 for record in records.values()):
+        records = _only(letter, asked, records, "context_size", size)
     _refuse_several(letter, asked, list(records.values()))
     tasks: dict[str, dict[Path, RunRecord]] = {}
     for path, record in records.items():
@@ -112,15 +121,16 @@ def _unknown(letter: str, asked: str, folder: Path, records: Iterable[RunRecord]
 
 
 def _only(
-    letter: str, asked: str, records: Draws, field: str, wanted: str
+    letter: str, asked: str, records: Draws, field: str, wanted: str | int
 ) -> dict[Path, RunRecord]:
     kept = {path: record for path, record in records.items() if getattr(record, field) == wanted}
     if not kept:
         there = sorted({str(getattr(record, field)) for record in records.values()})
-        word = "model" if field == "model" else "context"
+        hint = did_you_mean(wanted, there) if isinstance(wanted, str) else ""
+        word = {"policy": "context", "context_size": "size"}.get(field, field)
         raise ConfigError(
-            f"{letter} ({asked!r}) has no results of the {word} {wanted!r}."
-            f"{did_you_mean(wanted, there)} It has {', '.join(there)}."
+            f"{letter} ({asked!r}) has no results of the {word} {wanted!r}.{hint} "
+            f"It has {', '.join(there)}."
         )
     return kept
 
@@ -133,7 +143,7 @@ DISTINCTIONS: tuple[tuple[str, Callable[[RunRecord], str], str], ...] = (
     (
         "sizes of context",
         lambda r: "all" if r.context_size is None else str(r.context_size),
-        FOLDERS,
+        "say which with --size",
     ),
     ("protocols", lambda r: r.protocol, FOLDERS),
     ("lists of candidates", lambda r: candidates_in_words(r.candidates), FOLDERS),

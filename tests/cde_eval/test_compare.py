@@ -581,7 +581,6 @@ def test_a_word_that_means_several_or_none_says_how_to_go_on(tmp_path, asked, ch
     [
         ({"model_revision": "2"}, "several revisions of its model: 1, 2"),
         ({"settings": {"precision": "bfloat16"}}, "several settings: .*bfloat16.*, {}"),
-        ({"context_size": None}, "several sizes of context: 8, all"),
         ({"protocol": "mteb"}, "several protocols: mteb, paper"),
     ],
 )
@@ -590,6 +589,19 @@ def test_runs_that_no_option_tells_apart_belong_in_two_folders(tmp_path: Path, c
     write(tmp_path, "T", "corpus", [0.1], **changes)
     with pytest.raises(ConfigError, match=f"{answer}; compare results folders"):
         find_side("B", "corpus", tmp_path)
+
+
+def test_runs_of_several_sizes_of_context_are_told_apart_by_their_size(tmp_path: Path):
+    for size, score in ((8, 0.1), (64, 0.3), (None, 0.4)):
+        write(tmp_path, "T", "corpus", [score], context_size=size)
+    write(tmp_path, "T", "none", [0.2], context_size=0)
+    with pytest.raises(ConfigError, match=r"several sizes of context: 64, 8, all; say .* --size"):
+        find_side("A", "corpus", tmp_path)
+    with pytest.raises(ConfigError, match=r"no results of the size 9\. It has "):
+        find_side("A", "corpus", tmp_path, size=9)
+    for asked, score in (("corpus", 0.3), ("none", 0.2)):  # what reads nothing has no size
+        ((record,),) = (d.values() for d in find_side("A", asked, tmp_path, size=64).tasks.values())
+        assert record.scores[0].main == pytest.approx(score)
 
 
 def test_two_folders_of_one_run_are_told_apart_by_their_names(tmp_path: Path):

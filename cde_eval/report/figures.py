@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -10,9 +11,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cde_eval.report.exhibits import Exhibit, Results
-from cde_eval.report.style import MARKERS, PAGE, context_colours, look, styled_figure
+from cde_eval.report.style import (
+    BLACK,
+    GREEN,
+    MARKERS,
+    PAGE,
+    PURPLE,
+    VERMILION,
+    context_colours,
+    look,
+    styled_figure,
+)
 from cde_eval.report.tables import COMMAND, measure_name, runs, usual
 from cde_eval.results import RunRecord
+
+PLAIN_COLOURS = (BLACK, VERMILION, GREEN, PURPLE)
+"""Of models that read nothing, which no context has."""
 
 
 @look()
@@ -37,15 +51,16 @@ def score_by_policy(records: Iterable[RunRecord]) -> Figure:
     all_axes = grid[0]
     for axes, model in zip(all_axes, contextual or [""], strict=True):
         _policies_of_model(axes, frame[frame["model"] == model], tasks)
-        for name, rows in plain.groupby("model", sort=False):
+        by_model = plain.groupby("model", sort=False)
+        for (name, rows), colour in zip(by_model, cycle(PLAIN_COLOURS)):
             means = rows.groupby("task")["score"].mean()
             places = [tasks.index(task) for task in means.index]
-            axes.scatter(means, places, marker="|", s=130, color="black", label=name, zorder=2)
+            axes.scatter(means, places, marker="|", s=130, color=colour, label=name, zorder=2)
         axes.set_title(model)
-        axes.set_xlabel(" / ".join(dict.fromkeys(map(measure_name, frame["measure"]))))
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)
         axes.tick_params(left=False)
+    figure.supxlabel(" / ".join(dict.fromkeys(map(measure_name, frame["measure"]))), size=8)
     all_axes[0].set_yticks(range(len(tasks)), labels=tasks)
     all_axes[0].set_ylim(-0.6, len(tasks) - 0.4)  # room for every marker of the outer tasks
     handles: dict[str, Any] = {}

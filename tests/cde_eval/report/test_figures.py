@@ -74,8 +74,14 @@ def test_every_contextual_model_has_a_panel():
 
 
 def test_the_axis_names_the_measure():
-    (axes,) = score_by_policy(RECORDS).axes
-    assert axes.get_xlabel() == "nDCG@10"
+    assert score_by_policy(RECORDS).get_supxlabel() == "nDCG@10"
+
+
+def test_context_free_models_are_told_apart():
+    figure = score_by_policy([*RECORDS, record("A", 0.1, model="other", context_size=0)])
+    (axes,) = figure.axes
+    colours = {c.get_label(): tuple(c.get_edgecolor()[0]) for c in axes.collections}
+    assert colours["minilm"] != colours["other"]
 
 
 def test_policies_without_a_colour_of_their_own_are_told_apart():

@@ -26,7 +26,7 @@ from cde_eval.report.tables import COMMAND, measure_name, runs, usual
 from cde_eval.results import RunRecord
 
 PLAIN_COLOURS = (BLACK, VERMILION, GREEN, PURPLE)
-"""Of models that read nothing, which no context has."""
+"""Of models that read nothing; what tells them from contexts is their marker."""
 
 
 @look()

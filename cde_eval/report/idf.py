@@ -98,8 +98,9 @@ def loss_by_distance(frame: pd.DataFrame, reference: str) -> Figure:
     figure, grid = styled_figure(
         width, 0.4 + 2.5 * rows, rows=rows, columns=columns, sharex=True, sharey=True
     )
-    for axes, model in zip(grid.flat, models, strict=False):
+    for number, (axes, model) in enumerate(zip(grid.flat, models, strict=False)):
         _panel(axes, frame[frame["model"] == model], model)
+        axes.tick_params(labelbottom=number + columns >= len(models))  # the lowest of its column
     for axes in grid.flat[len(models) :]:
         axes.set_visible(False)
     figure.supxlabel(f"mean difference of a word's IDF from {_in_words(reference)} (nats)", size=8)
@@ -112,7 +113,7 @@ def loss_by_distance(frame: pd.DataFrame, reference: str) -> Figure:
 
 def _panel(axes: Axes, rows: pd.DataFrame, model: str) -> None:
     found = pearson(rows["per_word"].tolist(), rows["loss"].tolist())
-    few = f"{len(rows)} data sets: too few for a correlation"
+    few = f"{len(rows)} data set{'s' * (len(rows) != 1)}: too few for a correlation"
     axes.set_title(f"{model}\n{found or few}")
     axes.axhline(0, color="0.6", linewidth=0.7)
     colours = [VERMILION if loss > 0 else BLUE for loss in rows["loss"]]

@@ -88,6 +88,14 @@ def test_domains_that_fill_no_batch_are_named(recipe):
         prepared(recipe, batches__size=121, batches__across_domains="always")
 
 
+def test_prefixes_of_domains_that_are_not_there_are_named(recipe):
+    prefixes = {"*": ["q", "d"], "law": ["q", "d"], "lwa": ["q", "d"]}
+    _, said = prepared(recipe, data__prefixes=prefixes)
+    assert "data.prefixes also names lwa, of which there are no pairs" in said
+    _, said = prepared(recipe, data__prefixes={"*": ["q", "d"], "law": ["q", "d"]})
+    assert not any("prefixes" in line for line in said)
+
+
 def test_settings_that_would_do_nothing_are_refused(recipe):
     with pytest.raises(ConfigError, match=r"need a filter\.surrogate"):
         prepared(recipe, filter__margin=0.1)

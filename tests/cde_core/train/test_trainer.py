@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import cde_core.train.trainer as trainer
-from cde_core.errors import ConfigError, DataError, TrainingError
+from cde_core.errors import ConfigError, DataError, ModelError, TrainingError
 from cde_core.locks import the_only_process
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
@@ -233,6 +233,13 @@ def test_a_run_whose_data_changed_is_not_continued(recipe, tmp_path, monkeypatch
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ConfigError, match=r"The data of .* changed since its run began"):
         train(placed(recipe, output))
+
+
+def test_a_backbone_that_is_not_there_is_said_before_the_pairs_are_read(recipe, tmp_path):
+    values = {"model.backbone": str(tmp_path / "nowhere"), "data.sources": ["nothing.jsonl"]}
+    wrong = with_values(recipe, values, where="the test")
+    with pytest.raises(ModelError, match="nowhere"):
+        train(dataclasses.replace(wrong, output=tmp_path / "run"))
 
 
 def test_a_run_that_never_began_leaves_its_folder_to_others(recipe, tmp_path):

@@ -123,19 +123,18 @@ class RayEngine:
         )(work)
         remaining = enumerate(calls)
         pending: dict[Any, int] = {}
-        try:
-            while True:
-                free = max(1, BLOCKS_PER_WORKER * self._workers()) - len(pending)
-                for number, arguments in itertools.islice(remaining, max(0, free)):
-                    threads = int(self._needs["CPU"])
-                    pending[task.remote(threads, *arguments)] = number
-                if not pending:
-                    return
-                (done, *_), _ = ray.wait(list(pending), num_returns=1)
-                yield pending.pop(done), _result(done)
-        finally:
-            for unwanted in pending:
-                ray.cancel(unwanted)
+        while True:
+            free = max(1, BLOCKS_PER_WORKER * self._workers()) - len(pending)
+            for number, arguments in itertools.islice(remaining, max(0, free)):
+                threads = int(self._needs["CPU"])
+                pending[task.remote(threads, *arguments)] = number
+            if not pending:
+                return
+            (done, *_), _ = ray.wait(list(pending), num_returns=1)
+            # If that is an error, the few blocks in flight are done for nobody. Cancelling one that
+            # is about to be sent ends this process (Ray 2.60, "Tried to complete task that was not
+            # pending").
+            yield pending.pop(done), _result(done)
 
     def _workers(self) -> int:
         """Tasks that the cluster can do at once: machines come and go."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +41,9 @@ DOCUMENT = Purpose("Retrieval", "document")
 NOTICES_A_LOSS_SOON = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 300,
-    "health_check_timeout_ms": 3000,
+    "health_check_timeout_ms": 30_000,
 }
-"""Ray takes a quarter of a minute for it otherwise."""
+"""A killed machine is noticed soon, not after a quarter of a minute; a busy one is waited for."""
 BLOCKS = [[f"the {word} of {number}" for word in WORDS[9:14]] for number in range(12)]
 RAY = LoadOptions(engine="ray")
 
@@ -171,6 +172,27 @@ def test_an_error_of_the_encoder_arrives_as_it_was(cluster, tmp_path, task_type,
     assert ("stuck_encoder.py" in str(raised.value.__cause__)) == expected
 
 
+@pytest.mark.slow
+def test_an_error_with_blocks_in_flight_leaves_this_process_alive(cluster, tmp_path):
+    # A block that is cancelled as it is sent ends the process: of 100 errors, about one did that.
+    script = f"""
+from tests.cde_eval.engines import test_ray as parts
+from cde_eval.engines.cluster import connect
+connect({cluster.address!r})
+model = {f"listed:{tmp_path}"!r}
+for number in range(250):
+    engine = parts.engine_named(model, parts.RAY)
+    encoder = parts.load_encoder(model)
+    try:
+        list(engine.embed(encoder, iter(parts.BLOCKS), parts.Purpose("STS"), None))
+    except parts.TaskError:
+        print("an error")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("an error") == 250
+
+
 def test_a_machine_with_other_files_under_the_same_name_is_refused(cluster, tmp_path):
     model = f"listed:{tmp_path}"
     encoder = load_encoder(model)
@@ -250,6 +272,7 @@ def test_one_of_two_machines_killed_with_a_block_in_hand_costs_nothing(cluster, 
     results = engine_named(model, RAY).embed(encoder, iter(BLOCKS), DOCUMENT, None)
     found = [next(results)]
     cluster.remove_node(doomed, allow_graceful=False)
+    cluster.wait_for_nodes(timeout=120)  # until Ray knows, which on a busy machine takes a while
     with pytest.warns(CdeWarning, match="lost 1 of its machines and has 2 left"):
         found += results
     assert sorted(number for number, _ in found) == list(range(len(BLOCKS)))

@@ -19,7 +19,7 @@ from typing import Any
 import pytrec_eval
 from mteb.abstasks import AbsTaskRetrieval
 
-from cde_core.errors import ConfigError
+from cde_core.errors import ConfigError, DataError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders import Encoder
 from cde_eval.mteb_encoder import MtebEncoder
@@ -156,6 +156,11 @@ def _recall(task: AbsTaskRetrieval, lists: Mapping[Place, CandidateLists], depth
     means = []
     for place, one in lists.items():
         relevant = judged_queries(task, place)
+        if not relevant:
+            raise DataError(
+                f"{task.metadata.name} ({place[1]}) has no query with a relevant document, so no "
+                "list has a recall; see the grades of its judgements."
+            )
         evaluator = pytrec_eval.RelevanceEvaluator(relevant, {f"recall.{depth}"})
         run = {query: dict(one.lists[query][:depth]) for query in relevant if query in one.lists}
         found = evaluator.evaluate(run)

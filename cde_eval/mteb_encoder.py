@@ -26,7 +26,7 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
-from cde_core.errors import TaskError
+from cde_core.errors import ConfigError, TaskError
 from cde_core.text import Purpose, Role
 from cde_eval.contexts import ContextPolicy
 from cde_eval.embed import each_once
@@ -270,10 +270,22 @@ class MtebEncoder(AbsEncoder):
         return self.contexts.of(metadata, split, subset, documents, corpus=corpus)
 
     def _choices(self) -> dict[str, str]:
-        """Every choice that changes scores, as mteb's `experiment_kwargs`."""
+        """Every choice that changes scores, as mteb's `experiment_kwargs`.
+
+        Raises:
+            ConfigError: If the encoder calls a setting of its own as one of these is called.
+        """
+        if taken := sorted(self.encoder.settings.keys() & OUR_CHOICES):
+            raise ConfigError(
+                f"The encoder {self.encoder.name} has settings called {', '.join(taken)}, under "
+                "which results are filed by what is read; call them something else."
+            )
         prefix = {"reranking_prefix": "search"} if self._rerank_as_search else {}
         return {**self.encoder.settings, **self.contexts.choices(), **prefix}
 
+
+OUR_CHOICES = {"context", "protocol", "size", "seed", "documents", "reranking_prefix"}
+"""What an encoder may not call its own settings, since the one would hide the other."""
 
 _SCORING = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}
 

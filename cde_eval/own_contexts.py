@@ -56,7 +56,7 @@ def rank_in_own_contexts(
         unfinished: File in which rankings are kept until all are there.
     """
     with (
-        _kept_rankings(unfinished, queries, candidates) as (rankings, file),
+        _kept_rankings(unfinished, queries, documents, candidates) as (rankings, file),
         progress_bar(len(queries), "queries") as tell,
     ):
         tell(len(rankings))
@@ -83,13 +83,16 @@ def reader_once(encoder: Encoder, purpose: Purpose) -> Callable[[list[str]], Any
 
 @contextmanager
 def _kept_rankings(
-    path: Path | None, queries: Sequence[str], candidates: Sequence[Rows]
+    path: Path | None,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    candidates: Sequence[Rows],
 ) -> Iterator[tuple[list[Ranking], IO[str] | None]]:
     """The rankings that a file has of these very queries and candidates, and the file to go on."""
     if path is None:
         yield [], None
         return
-    what = _digest(queries, candidates)
+    what = _digest(queries, documents, candidates)
     done = list(_read(path, what))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -128,8 +131,10 @@ def _line(ranking: Ranking) -> str:
     return json.dumps([ranking.rows[0].tolist(), ranking.scores[0].tolist()]) + "\n"
 
 
-def _digest(queries: Sequence[str], candidates: Sequence[Rows]) -> str:
+def _digest(queries: Sequence[str], documents: Sequence[str], candidates: Sequence[Rows]) -> str:
     digest = hashlib.sha256()
     for query, rows in zip(queries, candidates, strict=True):
-        digest.update(query.encode("utf-8", "surrogatepass") + b"\0" + rows.tobytes())
+        for text in (query, *(documents[int(row)] for row in rows)):
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(rows.tobytes())
     return digest.hexdigest()

@@ -70,6 +70,9 @@ class RunRecord(BaseModel):
     """"built-in", "mteb", or the folder that the data came from."""
     data_hash: str
     """Hash of the files that the data came from; "" where `task_revision` already is one."""
+    parts: tuple[str, ...] = ()
+    """"split/subset" of all that was asked for; a benchmark may ask for less than the whole task.
+    Empty in records of older versions."""
     main_measure: str
     scores: tuple[Score, ...]
     policy: str

@@ -111,7 +111,8 @@ def evaluate_one(
 ) -> RunRecord:
     """One model on one task under one draw: read its record if it is there, else make it.
 
-    A record made from other data than the task has now (its revision tells) is made again.
+    A record made from other data than the task has now (its revision tells), or of other parts
+    than are asked for now, is made again.
     """
     encoder = plan.encoder(model)
     task = source.make()
@@ -130,9 +131,11 @@ def evaluate_one(
     seen_by_mteb.unfinished = path.with_suffix(".unfinished")
     finished = read_record(path)
     data_hash = source.data_hash()
+    parts = tuple(f"{split}/{part}" for split in task.eval_splits for part in task.hf_subsets)
     same_data = (task.metadata.revision, data_hash)
     if finished is not None and (finished.task_revision, finished.data_hash) == same_data:
-        return finished
+        if finished.parts in ((), parts):
+            return finished
     gflops = machine_speed()
     started = time.perf_counter()
     by_query = QueryScores()
@@ -148,6 +151,7 @@ def evaluate_one(
         task_revision=task.metadata.revision,
         data_origin=source.origin,
         data_hash=data_hash,
+        parts=parts,
         main_measure=task.metadata.main_score,
         scores=_scores(result),
         policy=policy.source,

@@ -38,7 +38,7 @@ def context_size(
     """
     from cde_eval.probes.context_size import size_plan, usual_sizes
     from cde_eval.probes.readers import readers, why_not_without
-    from cde_eval.report.context_points import curve_table, size_curves
+    from cde_eval.report.context_points import LEAST, curve_table, size_curves
     from cde_eval.report.evaluations import evaluations
     from cde_eval.tasks.search_data import search_tasks
 
@@ -66,6 +66,10 @@ def context_size(
     records, failures = scored(plans, output)
     made = with_files(records, output)
     if made:
-        print(curve_table(size_curves(evaluations(made))).to_string(index=False))
+        points = size_curves(evaluations(made))
+        curves = (
+            f"A curve needs {LEAST} sizes; name more after --sizes, or none at all."
+        )
+        print(curve_table(points).to_string(index=False) if len(points) else curves)
         print(f"\nRecords are in {output}; `cde-eval report` draws them.")
     end(records, failures, notes)

@@ -109,9 +109,10 @@ def planned(
     from cde_eval.contexts import ContextPolicy
     from cde_eval.plan import Evaluation, tasks_that_lend
 
-    policies = tuple(ContextPolicy(one, reading.size, reading.seed) for one in reading.context)
+    contexts = dict.fromkeys(reading.context)
+    policies = tuple(ContextPolicy(one, reading.size, reading.seed) for one in contexts)
     return Evaluation(
-        models=tuple(models),
+        models=tuple(dict.fromkeys(models)),
         tasks=tuple(tasks),
         policies=policies,
         draws=reading.draws,

@@ -99,10 +99,15 @@ class Bm25:
             context: An `IdfTable`; None weighs all terms the same.
         """
         index = bm25s.BM25(k1=K1, b=B, method="lucene")
-        index.index(_terms(documents), show_progress=False)
-        _weigh_terms(index, len(documents), context)
+        terms_of = _terms(documents)
+        any_term = any(terms_of)  # none where all words are too common to count
+        if any_term:
+            index.index(terms_of, show_progress=False)
+            _weigh_terms(index, len(documents), context)
         nowhere = np.zeros(len(documents), dtype=np.float32)
-        scores = (index.get_scores(terms) if terms else nowhere for terms in _terms(queries))
+        scores = (
+            index.get_scores(terms) if terms and any_term else nowhere for terms in _terms(queries)
+        )
         return best_of_scores(scores, top_k, candidates)
 
 

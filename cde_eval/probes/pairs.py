@@ -79,7 +79,7 @@ def judged_pairs(recipe: Recipe, say: Say) -> JudgedPairs:
     Raises:
         CdeError: If a source cannot be read, or there is no such surrogate.
     """
-    pairs = read_pairs(recipe, say)
+    pairs = read_pairs(recipe.data, say)
     vectors = vectors_of(recipe.clusters, pairs, say, device=recipe.device)
     return JudgedPairs(pairs, vectors, recipe)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,11 @@ class ProbeTable:
         """Write the rows of a cell; they get its columns."""
         self._rows += [{**cell, **row} for row in rows]
         self._done.add(self._key(cell))
-        made_with = {"versions": installed_versions(), "commit": commit()}
+        made_with = {
+            "versions": installed_versions(),
+            "commit": commit(),
+            "written": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
         about = json.dumps({**self._about, **made_with}, indent=1, sort_keys=True)
         write_atomically(self.path.with_suffix(".json"), about + "\n")
         write_atomically(self.path, pd.DataFrame(self._rows).to_csv(index=False))
@@ -76,12 +82,13 @@ def read_probe(output: Path, probe: str) -> pd.DataFrame:
     """All rows of a probe, each with what its table says of itself (`model`, `revision`, …).
 
     Returns:
-        An empty frame where the probe was not run.
+        The rows of a table written later come later; `table` tells tables apart. An empty frame
+        where the probe was not run.
 
     Raises:
         DataError: If a file is not such a table.
     """
-    frames = []
+    found: list[tuple[str, pd.DataFrame]] = []
     for path in sorted((output / "probes" / probe).glob("*.csv")):
         about_path = path.with_suffix(".json")
         try:
@@ -93,7 +100,9 @@ def read_probe(output: Path, probe: str) -> pd.DataFrame:
             ) from error
         frame = _read(path)
         plain = {k: v for k, v in about.items() if isinstance(v, str | int | float)}
-        frames.append(frame.assign(**{k: v for k, v in plain.items() if k not in frame.columns}))
+        frame = frame.assign(**{k: v for k, v in plain.items() if k not in frame.columns})
+        found.append((str(about.get("written", "")), frame.assign(table=path.stem)))
+    frames = [frame for _, frame in sorted(found, key=itemgetter(0))]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 

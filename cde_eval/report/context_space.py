@@ -1,7 +1,7 @@
 """The same documents under different contexts: rows of the probe `context-space` in, figure out.
 
-    rows ──▶ current ──▶ points ──▶ movement_figure     a panel per model, a colour per document
-                    └──▶ numbers ─▶ movement_table
+    rows ──▶ newest ──▶ points ──▶ movement_figure     a panel per model, a colour per document
+                   └──▶ numbers ─▶ movement_table
 
 Source: Morris and Rush (2024), figure 15, https://arxiv.org/abs/2410.02525
 """
@@ -17,11 +17,8 @@ from matplotlib.lines import Line2D
 
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import ALL_CONTEXTS, CONTEXT_SPACE
-from cde_eval.report.probe_rows import context_label, current, model_label
+from cde_eval.report.probe_rows import context_label, model_label, newest, with_labels
 from cde_eval.report.style import SERIES, context_markers, look, styled_figure
-
-DECIDES = ("revision", "settings", "task_revision", "contexts", "context_size", "documents")
-"""Columns of what a table was made with."""
 
 COMMAND = "cde-eval context-space --model path/to/model centred:minilm"
 
@@ -109,7 +106,7 @@ def _text(row: Any) -> str:
 
 
 def _rows(results: Results) -> pd.DataFrame:
-    return current(results.probe(CONTEXT_SPACE), DECIDES)
+    return with_labels(newest(results.probe(CONTEXT_SPACE)))
 
 
 def _make_figure(results: Results) -> Figure | None:

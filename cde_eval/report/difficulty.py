@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from cde_eval.report.correlation import pearson
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import DIFFICULTY, DIFFICULTY_OF_RUNS
+from cde_eval.report.probe_rows import newest, newest_on_most
 from cde_eval.report.style import (
     PAGE,
     SERIES_MARKERS,
@@ -115,7 +116,8 @@ def group_in_words(kind: str, batch_size: int, filtered: str) -> str:
 def _fitted_line(axes: Axes, x: pd.Series, y: pd.Series, colour: str) -> None:
     if pearson(x.tolist(), y.tolist()) is None:
         return
-    slope, start = np.polyfit(x, y, 1)
+    known = x.notna() & y.notna()
+    slope, start = np.polyfit(x[known], y[known], 1)
     ends = np.array([x.min(), x.max()])
     axes.plot(ends, start + slope * ends, color=colour, linewidth=0.9, alpha=0.7)
 
@@ -137,11 +139,7 @@ def correlations_in_words(frame: pd.DataFrame) -> str:
 
 
 def _grid(results: Results) -> pd.DataFrame:
-    frame = results.probe(DIFFICULTY)
-    if frame.empty:
-        return frame
-    tables = ["pairs", "revision", "most_batches", "across_domains"]
-    return list(frame.groupby(tables, sort=True))[-1][1]
+    return newest_on_most(results.probe(DIFFICULTY), "pairs")
 
 
 def _figure_6(results: Results) -> Figure | None:
@@ -168,14 +166,18 @@ def _note_6(results: Results) -> str:
 
 
 def _runs(results: Results, *, supervised: bool) -> pd.DataFrame:
-    """Runs with hard negatives or without, of the tasks that most of them were scored on."""
-    frame = results.probe(DIFFICULTY_OF_RUNS)
+    """Runs with hard negatives or without, as one surrogate judged them last.
+
+    Of the surrogates, and of the tasks that runs were scored on, those that most of them have.
+    """
+    frame = newest(results.probe(DIFFICULTY_OF_RUNS), of=("model", "digest"))
     if frame.empty:
         return frame
     frame = frame[(frame["hard_negatives"] > 0) == supervised]
-    if frame.empty:
-        return frame
-    return frame[frame["tasks"] == frame["tasks"].mode().iloc[0]].drop_duplicates("digest")
+    for column in ("tasks", "model"):
+        if len(frame):
+            frame = frame[frame[column] == frame[column].mode().iloc[0]]
+    return frame
 
 
 def _figure_of_runs(supervised: bool) -> Callable[[Results], Figure | None]:

@@ -21,6 +21,7 @@ from cde_eval.report.correlation import LEAST, Correlation, pearson
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import IDF
 from cde_eval.report.style import BLUE, PAGE, VERMILION, look, styled_figure
+from cde_eval.report.tables import told_apart, usual
 from cde_eval.results import RunRecord, tidy
 
 PANELS_BESIDE = 3
@@ -33,8 +34,10 @@ KEYS = ["model", "task", "per_word", "total", "loss"]
 def losses(records: Iterable[RunRecord], distances: pd.DataFrame) -> pd.DataFrame:
     """BM25's score less each model's, beside the distance of the corpus.
 
-    Each model counts with the corpus as context, or with none where it reads none, on exactly the
-    data that the distance was measured on, and only where nothing but the model differs.
+    Each model counts with the corpus as context, or with none where it reads none, at the size that
+    it has most, on exactly the data that the distance was measured on, and only where nothing but
+    the model differs. A model of another revision or with other settings is another model; of BM25
+    the one whose records come last is compared with.
 
     Args:
         records: Evaluations, BM25's with the corpus as context among them.
@@ -43,13 +46,13 @@ def losses(records: Iterable[RunRecord], distances: pd.DataFrame) -> pd.DataFram
     Returns:
         A row per model and task with `loss`, the difference in nDCG@10 from −1 to 1.
     """
-    frame = tidy(records)
+    frame = tidy(usual(records))
     if frame.empty or distances.empty:
         return pd.DataFrame(columns=KEYS)
-    whole = frame["candidates"].eq("") & frame["measure"].eq("ndcg_at_10")
-    plain = whole & (frame["policy"].eq("corpus") | frame["size"].eq("0"))
-    frame = frame[plain & ~(frame["model"].eq("bm25") & frame["policy"].ne("corpus"))]
-    frame = _with_corpus_where_there_is(frame)
+    plain = frame["policy"].eq("corpus") | frame["size"].eq("0")
+    frame = frame[plain & frame["measure"].eq("ndcg_at_10")]
+    frame = _with_corpus_where_there_is(_with_one_bm25(frame))
+    frame["model"] += told_apart(frame, ["model"], {"revision": "{}", "settings": "{}"})
     keys = ["protocol", "task", "task_revision"]
     scores = frame.groupby([*keys, "model"])["score"].mean().unstack("model")
     if "bm25" not in scores:
@@ -62,6 +65,15 @@ def losses(records: Iterable[RunRecord], distances: pd.DataFrame) -> pd.DataFram
     return long.merge(where.drop(columns="model", errors="ignore"), on=["task", "task_revision"])[
         KEYS
     ]
+
+
+def _with_one_bm25(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of BM25 only what it does with the corpus, in its last revision and settings."""
+    ours = frame["model"].eq("bm25")
+    reads = frame[ours & frame["policy"].eq("corpus")]
+    chosen = ["revision", "settings"]
+    last = reads[chosen].eq(reads[chosen].iloc[-1]).all(axis=1) if len(reads) else ours[:0]
+    return pd.concat([reads[last], frame[~ours]])
 
 
 def _with_corpus_where_there_is(frame: pd.DataFrame) -> pd.DataFrame:

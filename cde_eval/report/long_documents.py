@@ -16,7 +16,7 @@ import re
 import pandas as pd
 
 from cde_eval.report.exhibits import Exhibit, Results
-from cde_eval.report.position.places import complete, labels
+from cde_eval.report.position.places import asked, complete, labels
 from cde_eval.report.probe_names import MOVED, UNCHANGED
 from cde_eval.report.probe_rows import context_label
 from cde_eval.report.published import OURS, PAPER, TICKS, beneath, printed, some
@@ -97,7 +97,7 @@ def _long_runs(results: Results) -> list[tuple[str, dict[str, str]]]:
 
 def _unmoved(results: Results) -> list[tuple[str, dict[str, str]]]:
     """What the probe of moved passages finds where they stand: mean over queries and draws."""
-    frame = complete(results.probe(MOVED))
+    frame = complete(asked(results, MOVED))
     if frame.empty:
         return []
     frame = frame[frame["place"] == UNCHANGED].assign(label=labels)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import CLUSTERS, NEIGHBOURS
+from cde_eval.report.probe_rows import newest_on_most
 
 
 def neighbour_table(frame: pd.DataFrame, pair: int) -> pd.DataFrame:
@@ -76,35 +77,26 @@ def cluster_in_words(frame: pd.DataFrame, number: int) -> str:
     )
 
 
-def _one_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the table on the most pairs, where there are several."""
-    if frame.empty:
-        return frame
-    tables = [column for column in ("pairs", "revision", "seed", "size") if column in frame]
-    groups = list(frame.groupby(tables, sort=True))
-    return groups[-1][1]
-
-
 def _table_3(results: Results) -> pd.DataFrame | None:
-    frame = _one_table(results.probe(NEIGHBOURS))
+    frame = newest_on_most(results.probe(NEIGHBOURS), "pairs")
     with_neighbours = frame.loc[frame["rank"] == 1, "pair"] if len(frame) else frame
     return neighbour_table(frame, int(with_neighbours.iloc[0])) if len(with_neighbours) else None
 
 
 def _note_3(results: Results) -> str:
-    frame = _one_table(results.probe(NEIGHBOURS))
+    frame = newest_on_most(results.probe(NEIGHBOURS), "pairs")
     if frame.empty:
         return ""
     return f"{counts_in_words(frame, int(frame['pairs'].iloc[0]))} {_made_with(frame)}"
 
 
 def _table_4(results: Results) -> pd.DataFrame | None:
-    frame = _one_table(results.probe(CLUSTERS))
+    frame = newest_on_most(results.probe(CLUSTERS), "pairs")
     return cluster_table(frame, 0) if len(frame) else None
 
 
 def _note_4(results: Results) -> str:
-    frame = _one_table(results.probe(CLUSTERS))
+    frame = newest_on_most(results.probe(CLUSTERS), "pairs")
     return f"{cluster_in_words(frame, 0)} {_made_with(frame)}" if len(frame) else ""
 
 

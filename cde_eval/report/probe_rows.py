@@ -1,8 +1,9 @@
 """Rows of a probe that may be shown together, and what their models and contexts are called.
 
-    rows of every table ──▶ current ──▶ of each model and task those of one table
+    rows of every table ──▶ newest ──▶ of each model and task those of one table
 
-A probe writes a table for each model, task and set of choices; a figure shows one of a kind.
+A probe writes a table for each model, task and set of choices; a figure shows one of a kind, since
+rows that were found in different ways are not to be averaged.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from cde_eval.encoders.local_name import last_part
 CONTEXT = {"none": "no context", "corpus": "its own corpus", "random": "other documents"}
 
 
-def current(rows: pd.DataFrame, decides: Sequence[str]) -> pd.DataFrame:
-    """Of each model and task, the rows of one table: the last, where there are several.
+def newest(rows: pd.DataFrame, of: Sequence[str] = ("model", "task")) -> pd.DataFrame:
+    """Of each model and task, the rows of one table: the one written last.
 
     Args:
-        rows: Rows of a probe.
-        decides: Columns of what a table was made with; two tables that differ there are not
-            averaged.
-
-    Returns:
-        These rows, with models by their `model_label`.
+        rows: Rows of a probe, as `cde_eval.probes.table.read_probe` gives them.
+        of: Columns that say what a table is on; those that the probe has not are left out.
     """
     if rows.empty:
         return rows
-    known = [column for column in decides if column in rows.columns]
-    stamp = rows[known].astype(str).agg("\0".join, axis=1) if known else pd.Series("", rows.index)
-    last = stamp.groupby([rows["model"], rows["task"]]).transform("last")
-    return rows[stamp == last].assign(model=lambda kept: kept["model"].map(model_label))
+    keys = [rows[column].astype(str) for column in of if column in rows.columns]
+    return rows[rows["table"] == rows.groupby(keys)["table"].transform("last")]
+
+
+def newest_on_most(rows: pd.DataFrame, count: str) -> pd.DataFrame:
+    """The rows of one table: of those on the most, such as pairs, the one written last."""
+    if rows.empty:
+        return rows
+    rows = rows[rows[count] == rows[count].max()]
+    return rows[rows["table"] == rows["table"].iloc[-1]]
+
+
+def with_labels(rows: pd.DataFrame) -> pd.DataFrame:
+    """The same rows with models by their `model_label`."""
+    return rows if rows.empty else rows.assign(model=rows["model"].map(model_label))
 
 
 def model_label(model: str) -> str:

@@ -12,9 +12,10 @@ from cde_eval.results import RunRecord
 
 
 def rescored_table(records: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per set, the unweighted mean below; a column per run, and one for the ceiling.
+    """One row per set, the unweighted mean below; a column per run, and before them the ceilings.
 
-    Recall is that of the candidates at their depth: what no rescoring can exceed. A score of
+    Recall is that of the candidates at their depth, a column for each kind of list: what no
+    rescoring can exceed. A score of
     several draws is their mean, with the standard deviation behind "±". The mean is given only for
     runs that have every set.
 
@@ -29,9 +30,12 @@ def rescored_table(records: Iterable[RunRecord]) -> pd.DataFrame:
     scores = frame.groupby(["task", "run", "draw"], sort=False)["score"].mean()
     cells = scores.groupby(["task", "run"], sort=False).agg(["mean", "std"])
     tasks = list(dict.fromkeys(record.task for record in rescored))
-    table = pd.DataFrame("", index=[*tasks, "mean"], columns=[_recall_name(rescored), *order])
-    recalls = {record.task: float(record.candidates["recall"]) for record in rescored}
-    table.iloc[:, 0] = [f"{recalls[task]:.4f}" for task in tasks] + [_mean(recalls.values())]
+    table = pd.DataFrame("", index=[*tasks, "mean"], columns=[])
+    for name, recalls in _recalls(rescored).items():
+        table[name] = [f"{recalls[task]:.4f}" if task in recalls else "" for task in tasks] + [
+            _mean(recalls.values()) if len(recalls) == len(tasks) else ""
+        ]
+    table[order] = ""
     for (task, run), (mean, spread) in zip(cells.index, cells.to_numpy(), strict=True):
         table.loc[task, run] = score_text(mean, spread)
     for run in order:
@@ -41,9 +45,18 @@ def rescored_table(records: Iterable[RunRecord]) -> pd.DataFrame:
     return table.rename_axis(", ".join(sorted(measures)))
 
 
-def _recall_name(records: list[RunRecord]) -> str:
-    depths = sorted({record.candidates["depth"] for record in records})
-    return f"candidates' Recall@{'/'.join(map(str, depths))}"
+def _recalls(records: list[RunRecord]) -> dict[str, dict[str, float]]:
+    """By the name of its column, each kind of list's recall on each set."""
+    kinds: dict[tuple[int, str], dict[str, float]] = {}
+    for record in records:
+        lists = record.candidates
+        of_kind = kinds.setdefault((lists["depth"], lists["retriever"]), {})
+        of_kind[record.task] = float(lists["recall"])
+    several = len({retriever for _, retriever in kinds}) > 1
+    return {
+        f"candidates' Recall@{depth}{f', {retriever}' if several else ''}": recalls
+        for (depth, retriever), recalls in sorted(kinds.items())
+    }
 
 
 def _mean(values: Iterable[float]) -> str:

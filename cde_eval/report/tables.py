@@ -44,9 +44,9 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
         )
     reads = frame["size"] != "0"
     contextual = frame["model"].isin(frame.loc[reads, "model"])
-    frame["model"] += _told_apart(frame, ["model"], {"revision": "{}", "settings": "{}"})
+    frame["model"] += told_apart(frame, ["model"], {"revision": "{}", "settings": "{}"})
     read = {"size": "J={}", "candidates": "{}"}
-    names = frame["model"] + _told_apart(frame, ["model", "policy"], read)
+    names = frame["model"] + told_apart(frame, ["model", "policy"], read)
     frame["run"] = names.where(~contextual, names + " · " + frame["policy"])
     models = list(dict.fromkeys(frame["model"]))
     ranks = {"corpus": 0, "random": 1, "none": 3}
@@ -59,7 +59,7 @@ def runs(records: Iterable[RunRecord]) -> pd.DataFrame:
     )
 
 
-def _told_apart(frame: pd.DataFrame, keys: list[str], by: Mapping[str, str]) -> pd.Series[str]:
+def told_apart(frame: pd.DataFrame, keys: list[str], by: Mapping[str, str]) -> pd.Series[str]:
     """What rows of the same keys are called besides, so that no two that differ are one."""
     found = pd.Series("", index=frame.index)
     for column, what in by.items():

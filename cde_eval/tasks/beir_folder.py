@@ -80,20 +80,23 @@ def read_qrels(path: Path) -> Qrels:
     """Judgements by query and document.
 
     Raises:
-        DataError: If a line does not hold query, document and a whole number.
+        DataError: If a line does not hold query, document and a whole number, or it is not text.
     """
     qrels: Qrels = {}
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            fields = line.rstrip("\r\n").split("\t")
-            if fields == [""] or (number == 1 and not _is_whole(fields[-1])):
-                continue  # blank line, or the header
-            if len(fields) != 3 or not _is_whole(fields[2]):
-                raise DataError(
-                    f"{path}, line {number}: expected query-id, corpus-id and a whole-number score "
-                    f"separated by tabs, found {line.strip()!r}."
-                )
-            qrels.setdefault(fields[0], {})[fields[1]] = int(fields[2])
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8 ({error}).") from error
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if fields == [""] or (number == 1 and not _is_whole(fields[-1])):
+            continue  # blank line, or the header
+        if len(fields) != 3 or not _is_whole(fields[2]):
+            raise DataError(
+                f"{path}, line {number}: expected query-id, corpus-id and a whole-number score "
+                f"separated by tabs, found {line.strip()!r}."
+            )
+        qrels.setdefault(fields[0], {})[fields[1]] = int(fields[2])
     return qrels
 
 

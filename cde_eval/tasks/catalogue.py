@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,22 @@ def find_tasks(
     ones. Tasks whose data is in a data folder read it from there.
 
     Raises:
-        TaskError: If a name, type or benchmark is not known, or nothing is left.
+        TaskError: If a name, type or benchmark is not known, nothing is left, or both names and a
+            benchmark are given.
         DataError: If a data folder holds no data set.
     """
+    if names and benchmark:
+        raise TaskError(
+            f"Both tasks ({', '.join(names)}) and the benchmark {benchmark} are named; give one."
+        )
     local = _by_name(source for folder in data for source in folder_tasks(folder))
     if names:
-        found = [_named(name, local) for name in names]
+        found = [_named(name, local) for name in dict.fromkeys(names)]
     elif benchmark:
-        found = [local.get(source.name, source) for source in _benchmark_tasks(benchmark)]
+        found = [
+            _as_asked(local[source.name], source) if source.name in local else source
+            for source in _benchmark_tasks(benchmark)
+        ]
     else:
         found = list(local.values()) or _builtin_sources()
     return _of_types(found, types)
@@ -188,6 +196,25 @@ def _benchmark_tasks(name: str) -> list[TaskSource]:
             "`cde-eval tasks --benchmarks` lists them."
         )
     return [_mteb_source(task) for task in mteb.get_benchmark(name).tasks]
+
+
+def _as_asked(local: TaskSource, asked: TaskSource) -> TaskSource:
+    """A task on a data folder with no more subsets and splits than the benchmark's own has."""
+
+    def make() -> AbsTask:
+        task, wanted = local.make(), asked.make()
+        subsets = [subset for subset in task.hf_subsets if subset in wanted.hf_subsets]
+        splits = [split for split in task.eval_splits if split in wanted.eval_splits]
+        if not subsets or not splits:
+            raise DataError(
+                f"{local.origin} holds {', '.join(map(str, task.hf_subsets))} of {local.name} "
+                f"({', '.join(task.eval_splits)}), and the benchmark is "
+                f"{', '.join(map(str, wanted.hf_subsets))} ({', '.join(wanted.eval_splits)})."
+            )
+        task.hf_subsets = subsets
+        return task.filter_eval_splits(splits)
+
+    return replace(local, make=make)
 
 
 def _of_types(sources: list[TaskSource], types: Sequence[str]) -> list[TaskSource]:

@@ -8,6 +8,7 @@ for where it reads. Any other folder becomes a task of the type that its columns
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -20,7 +21,7 @@ from mteb.abstasks import AbsTask, AbsTaskRetrieval
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
 
-from cde_core.errors import DataError
+from cde_core.errors import CdeWarning, DataError
 from cde_eval.tasks.beir_folder import SPLITS
 from cde_eval.tasks.local import files_revision, local_task
 
@@ -42,7 +43,7 @@ def is_hub_folder(folder: Path) -> bool:
     Its README starts with a block of YAML; a README for people does not make a data set.
     """
     card = folder / "README.md"
-    if not card.is_file() or not card.read_text(encoding="utf-8").startswith("---"):
+    if not card.is_file() or not card.read_bytes().startswith(b"---"):
         return False
     return bool(data_files(folder))
 
@@ -109,6 +110,13 @@ def inferred_task(folder: Path) -> AbsTask:
             splits=[split],
         )
     config = "default" if "default" in held else next(iter(held))
+    if others := [name for name in held if name != config]:
+        warnings.warn(
+            f"{folder} holds the configurations {', '.join(held)}, of which {config} is scored; "
+            f"for {', '.join(others)}, give each a folder of its own.",
+            CdeWarning,
+            stacklevel=2,
+        )
     split = _evaluated(folder, held[config])
     features = _load(folder, config)[split].features
     kind = _type_by_columns(folder, features)

@@ -131,6 +131,8 @@ def _rows(path: Path, *, with_title: bool) -> Iterator[tuple[int, tuple[bytes, .
                 continue
             try:
                 record = json.loads(line.decode())
+                if record["_id"] is None or record["text"] is None:
+                    raise ValueError("one of them is null")
                 row = str(record["_id"]).encode(), str(record["text"]).encode()
                 title = str(record.get("title") or "").encode() if with_title else b""
             except (ValueError, KeyError, TypeError, AttributeError) as error:

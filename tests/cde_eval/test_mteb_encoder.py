@@ -10,10 +10,10 @@ from datasets import Dataset
 from mteb.abstasks import AbsTask
 from mteb.mocks import ALL_MOCK_TASK_TEST_GRID
 
-from cde_core.errors import ContextError, TaskError
+from cde_core.errors import ConfigError, ContextError, TaskError
 from cde_core.text import Purpose
 from cde_eval.contexts import ContextPolicy
-from cde_eval.mteb_encoder import MtebEncoder
+from cde_eval.mteb_encoder import OUR_CHOICES, MtebEncoder
 from cde_eval.protocols import AUTHOR, MTEB, PAPER
 from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.local import local_task
@@ -328,6 +328,12 @@ def test_every_choice_is_in_the_name_that_results_are_filed_under():
         MtebEncoder(encoder, rerank_as_search=True).mteb_model_meta,
     ]
     assert len({meta.experiment_name for meta in metas}) == len(metas)
+
+
+@pytest.mark.parametrize("name", sorted(OUR_CHOICES))
+def test_a_setting_called_as_a_choice_of_ours_is_refused(name):
+    with pytest.raises(ConfigError, match=f"tests/tiny has settings called {name}, under which"):
+        MtebEncoder(TinyEncoder(settings={name: "1"}))
 
 
 def test_only_candidates_are_encoded_and_scores_equal_those_of_mteb():

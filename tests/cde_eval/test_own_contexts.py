@@ -85,3 +85,13 @@ def test_rankings_of_other_candidates_are_not_used(tmp_path, monkeypatch):
     model = Longest()
     model.run(file)
     assert model.ranked == ["one", "two", "four"]
+
+
+def test_rankings_of_documents_with_another_text_are_not_used(tmp_path, monkeypatch):
+    file = tmp_path / "unfinished"
+    with pytest.raises(KeyboardInterrupt):
+        Longest(dies_at="four").run(file)
+    monkeypatch.setitem(globals(), "DOCUMENTS", [*DOCUMENTS[:4], "e"])
+    model = Longest()
+    model.run(file)
+    assert model.ranked == ["one", "two", "four"]

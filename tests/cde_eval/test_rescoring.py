@@ -271,6 +271,23 @@ def test_the_table_has_the_mean_over_sets_and_the_ceiling(source, retrievers, tm
     assert table.loc["mean", "bm25 · corpus"] == ""  # it lacks a set
 
 
+def test_lists_of_another_depth_have_a_ceiling_of_their_own(source, retrievers, tmp_path):
+    records = [*run(plan(source, "plain"), tmp_path, depth=2)]
+    records += run(plan(source, "plain"), tmp_path, depth=20)
+    table = rescored_table(records)
+    for record in records:
+        column = table[f"candidates' Recall@{record.candidates['depth']}"]
+        assert column["things"] == f"{record.candidates['recall']:.4f}"
+    assert records[0].candidates["recall"] < records[1].candidates["recall"]
+
+
+def test_judgements_without_a_relevant_document_have_no_recall(folder, retrievers, tmp_path):
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t0\n")
+    (source,) = folder_tasks(folder)
+    with pytest.raises(DataError, match=r"things .test. has no query with a relevant document"):
+        find_candidates(source, Bm25(), depth=5, drop_own_ids=False, output=tmp_path)
+
+
 # On real data
 
 

@@ -204,6 +204,30 @@ def test_changed_data_is_evaluated_again(tmp_path, use):
     assert len(encoder.encoded) > calls
 
 
+def test_a_record_of_other_parts_than_are_asked_for_is_made_again(tmp_path, use):
+    encoder = TinyEncoder(context_size=0)
+    use(tiny=encoder)
+
+    def of_splits(*splits: str) -> RunRecord:
+        def make() -> AbsTask:
+            return search_task().filter_eval_splits(list(splits))
+
+        plan = Evaluation(models=("tiny",), tasks=(source(make),), policies=CORPUS)
+        (record,) = records_of(plan, tmp_path)
+        return record
+
+    whole = of_splits("test")
+    calls = len(encoder.encoded)
+    assert of_splits("test") == whole and len(encoder.encoded) == calls
+    (path,) = (tmp_path / "records").rglob("*.json")
+    older = {**json.loads(path.read_text()), "seconds": 99.0}
+    path.write_text(json.dumps({**older, "parts": ["dev/default", "test/default"]}))
+    assert of_splits("test").seconds != 99 and read_records(tmp_path)[0].parts == whole.parts
+    older.pop("parts")
+    path.write_text(json.dumps(older))
+    assert of_splits("test").seconds == 99  # a record of before stays
+
+
 def test_changed_context_documents_are_read_again(tmp_path, use):
     encoder = TinyEncoder(context_size=2)
     use(tiny=encoder)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from cde_core.errors import CdeError
+from cde_core.errors import CdeError, DataError
 from cde_eval.contexts import ContextPolicy
 from cde_eval.encoders.kept import load_kept
 from cde_eval.encoders.protocol import Encoder
@@ -24,7 +24,7 @@ from cde_eval.probes.position.moved import MovedPassages, probe_moved
 from cde_eval.probes.position.moving import Borders
 from cde_eval.probes.position.passages import Passages
 from cde_eval.probes.position.pooled import with_pooling
-from cde_eval.probes.position.situations import situations
+from cde_eval.probes.position.situations import pools_elsewhere, situations
 from cde_eval.probes.position.span_models import load_span_model
 from cde_eval.probes.position.spans import SPANS_PER_ZONE, probe_spans
 from cde_eval.probes.position.starts import probe_starts
@@ -59,12 +59,14 @@ class Questions:
 
     options: LoadOptions = field(default_factory=LoadOptions)
 
-    def chance(self) -> dict[str, Any]:
+    def chance(self, data: Passages) -> dict[str, Any]:
         """What decides the contexts besides their names."""
         sizes = {str(policy.size or "") for policy in self.policies}
+        elsewhere = pools_elsewhere(self.policies, data)
         return {
             "size": "/".join(sorted(sizes)),
             "seed": min((policy.seed for policy in self.policies), default=0),
+            **({"pools": elsewhere} if elsewhere else {}),
         }
 
 
@@ -122,12 +124,18 @@ def _runs(questions: Questions, data: Passages, output: Path) -> Iterator[Run]:
 
 
 def _moved(questions: Questions, model: str, data: Passages, output: Path) -> pd.DataFrame:
+    movable = data.movable()
+    if not movable.passages:
+        raise DataError(
+            f"No passage of {data.name} can be moved, since each fills more than half of its "
+            "document; give data with longer documents, or leave out --part moved."
+        )
     encoder = load_kept(model, questions.options)
     plan = MovedPassages(
-        data=data.movable().chosen(questions.max_queries),
+        data=movable.chosen(questions.max_queries),
         borders=questions.borders,
         device=questions.options.device,
-        about=questions.chance(),
+        about=questions.chance(data),
     )
     return probe_moved(model, encoder, plan, _todo(questions, encoder), output)
 
@@ -145,7 +153,7 @@ def _tenths(
         _todo(questions, encoder),
         output,
         most=questions.max_queries,
-        about={**questions.chance(), "pooling": pooling},
+        about={**questions.chance(data), "pooling": pooling},
     )
 
 

@@ -20,6 +20,7 @@ from cde_eval.encoders.protocol import Encoder
 from cde_eval.plan import draws_of
 from cde_eval.probes.position.passages import Passages
 from cde_eval.protocols import PAPER
+from cde_eval.task_contexts import Foreign
 from cde_eval.tasks.builtin import documents_outside, retrieval_name
 from cde_eval.vectors import RowsOfVectors, UnitRows, Vectors, unit_length
 
@@ -64,6 +65,15 @@ def read_situation(encoder: Encoder, situation: Situation, data: Passages) -> An
         protocol=PAPER,
     )
     return encoder.read_context(sample.documents, purpose=document_of(data))
+
+
+def pools_elsewhere(policies: Sequence[ContextPolicy], data: Passages) -> dict[str, str]:
+    """A short hash of what each policy reads that reads elsewhere than in the data."""
+    return {
+        policy.source: Foreign(*_pool(policy, data)).digest()
+        for policy in policies
+        if policy.kind in ("random", "file")
+    }
 
 
 def document_of(data: Passages) -> Purpose:

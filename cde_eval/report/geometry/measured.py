@@ -6,13 +6,9 @@ import pandas as pd
 
 from cde_eval.report.exhibits import Results
 from cde_eval.report.probe_names import GEOMETRY
-from cde_eval.report.probe_rows import current
+from cde_eval.report.probe_rows import newest, with_labels
 
 COMMAND = "cde-eval geometry --model minilm centred:minilm path/to/model"
-
-DECIDES = ("revision", "settings", "task_revision", "documents", "texts")
-"""Columns of what a table was made with; two tables that differ here are not averaged."""
-
 
 OBJECTIVE = "objective-"
 """How the names of models begin that were trained to compare objectives; they are shown apart."""
@@ -20,7 +16,7 @@ OBJECTIVE = "objective-"
 
 def measured(results: Results, part: str | None = None) -> pd.DataFrame:
     """The rows of a part of the probe, or of all; empty where it was not run."""
-    rows = current(results.probe(GEOMETRY), DECIDES)
+    rows = with_labels(newest(results.probe(GEOMETRY)))
     if rows.empty:
         return rows
     rows = rows[~rows["model"].str.startswith(OBJECTIVE)]
@@ -29,7 +25,7 @@ def measured(results: Results, part: str | None = None) -> pd.DataFrame:
 
 def compared(results: Results) -> pd.DataFrame:
     """The rows of models that were trained to compare objectives."""
-    rows = current(results.probe(GEOMETRY), DECIDES)
+    rows = with_labels(newest(results.probe(GEOMETRY)))
     return rows if rows.empty else rows[rows["model"].str.startswith(OBJECTIVE)]
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.position.places import (
     COMMAND,
+    asked,
     by_place,
     by_tenth,
     complete,
@@ -132,7 +133,7 @@ def _name(measure: str) -> str:
 
 
 def _make(results: Results) -> pd.DataFrame | None:
-    table = bias_table(*(results.probe(name) for name in (MOVED, TENTHS, SPANS, STARTS)))
+    table = bias_table(*(asked(results, name) for name in (MOVED, TENTHS, SPANS, STARTS)))
     return table if len(table) else None
 
 

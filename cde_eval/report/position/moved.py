@@ -18,7 +18,7 @@ from cde_eval.report.position.panels import (
     name_places,
     panels_of,
 )
-from cde_eval.report.position.places import COMMAND, SOURCE, by_place, complete
+from cde_eval.report.position.places import COMMAND, SOURCE, asked, by_place, complete
 from cde_eval.report.probe_names import MOVED, PLACES, UNCHANGED
 from cde_eval.report.style import PALE, context_colours, context_markers, look
 from cde_eval.report.tables import measure_name
@@ -66,7 +66,7 @@ def _shade_unread(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _make(results: Results) -> Figure | None:
-    frame = complete(results.probe(MOVED))
+    frame = complete(asked(results, MOVED))
     return moved_figure(frame) if len(frame) else None
 
 

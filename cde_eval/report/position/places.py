@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cde_eval.report.exhibits import Results
 from cde_eval.report.probe_names import PLACES
-from cde_eval.report.probe_rows import model_label
+from cde_eval.report.probe_rows import model_label, newest
 from cde_eval.resampling import interval, resampled_means
 
 SOURCE = "Coelho et al. (2024), Dwell in the Beginning"
 COMMAND = "cde-eval position-bias --model minilm --context corpus random none"
+
+
+def asked(results: Results, probe: str) -> pd.DataFrame:
+    """The rows of one of these probes, of each model and data as they were asked last."""
+    return newest(results.probe(probe), of=("model", "pooling", "data"))
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.position.panels import name_places
-from cde_eval.report.position.places import SOURCE, labels
+from cde_eval.report.position.places import SOURCE, asked, labels
 from cde_eval.report.probe_names import SPANS
 from cde_eval.report.style import (
     COLUMN,
@@ -54,7 +54,7 @@ def spans_figure(frame: pd.DataFrame) -> Figure:
 
 
 def _make(results: Results) -> Figure | None:
-    frame = results.probe(SPANS)
+    frame = asked(results, SPANS)
     return spans_figure(frame) if len(frame) else None
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.position.panels import violins
-from cde_eval.report.position.places import COMMAND, SOURCE
+from cde_eval.report.position.places import COMMAND, SOURCE, asked
 from cde_eval.report.probe_names import STARTS
 from cde_eval.report.style import PAGE, label_line, look, series_colours, styled_figure
 
@@ -43,7 +43,7 @@ def starts_figure(frame: pd.DataFrame) -> Figure:
 
 
 def _make(results: Results) -> Figure | None:
-    frame = results.probe(STARTS)
+    frame = asked(results, STARTS)
     return starts_figure(frame) if len(frame) else None
 
 

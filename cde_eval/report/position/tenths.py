@@ -16,7 +16,7 @@ from cde_eval.report.position.panels import (
     panels_of,
     violins,
 )
-from cde_eval.report.position.places import COMMAND, SOURCE, by_tenth
+from cde_eval.report.position.places import COMMAND, SOURCE, asked, by_tenth
 from cde_eval.report.probe_names import TENTHS
 from cde_eval.report.style import context_colours, context_markers, look
 
@@ -43,7 +43,7 @@ def tenths_figure(frame: pd.DataFrame) -> Figure:
 
 
 def _make(results: Results) -> Figure | None:
-    frame = results.probe(TENTHS)
+    frame = asked(results, TENTHS)
     return tenths_figure(frame) if len(frame) else None
 
 

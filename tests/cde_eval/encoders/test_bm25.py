@@ -94,6 +94,11 @@ def test_a_query_of_stop_words_scores_nothing():
     assert set(scores(Bm25(), "the of and", None).values()) == {0.0}
 
 
+def test_documents_of_stop_words_score_nothing():
+    found = Bm25().rank(["a word"], ["the of", "and"], top_k=2)
+    assert found.scores.tolist() == [[0.0, 0.0]]
+
+
 def test_it_says_that_it_embeds_nothing():
     with pytest.raises(TaskError, match="cannot do STS12"):
         Bm25().encode(["a"], purpose=Purpose("STS", task_name="STS12"))

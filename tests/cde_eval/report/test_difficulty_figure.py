@@ -71,6 +71,26 @@ def test_runs_with_hard_negatives_are_figure_10_and_others_figure_2(tmp_path):
     assert FIGURE_2.make(Results(tmp_path / "none", tmp_path)) is None
 
 
+def test_a_run_whose_pairs_changed_has_no_similarity_and_the_others_have_a_line(tmp_path):
+    rows = [run(f"a{i}", 1.0 + i, 0.5 + i / 10) for i in range(5)]
+    rows[2]["similarity"] = float("nan")
+    results = results_of(tmp_path, "difficulty-of-runs", rows, ["digest"])
+    (line,) = FIGURE_2.make(results).axes[1].lines
+    assert list(line.get_ydata()) == pytest.approx([50, 90])
+
+
+def test_two_judges_are_never_in_one_figure(tmp_path):
+    rows = [run(f"a{i}", 1.0 + i, 0.5) for i in range(3)]
+    results_of(tmp_path, "difficulty-of-runs", rows, ["digest"])
+    table = ProbeTable(
+        tmp_path, "difficulty-of-runs", {**ABOUT, "model": "minilm"}, cell=["digest"]
+    )
+    for row in rows[:2]:
+        table.add([{**row, "similarity": 0.9}], digest=row["digest"])
+    figure = FIGURE_2.make(Results(tmp_path, tmp_path))
+    assert figure.axes[1].collections[0].get_offsets()[:, 0].tolist() == [0.1, 0.2, 0.3]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_the_judges_panel_is_there_where_it_has_judged(tmp_path, known):
     rows = [run("a", 1.0, 0.5), run("b", 2.0, 0.6)]

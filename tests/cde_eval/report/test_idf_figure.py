@@ -41,6 +41,19 @@ def test_only_the_corpus_counts_and_draws_are_averaged():
     assert found["loss"].tolist() == pytest.approx([0.0])
 
 
+def test_sizes_that_a_probe_tried_do_not_count_and_other_revisions_are_other_models():
+    probed = [of("bm25", 0.1, context_size=size) for size in (1, 4, 16)]
+    probed += [of("bm25", 0.1, policy="task:B"), of("cde", 0.1, context_size=1)]
+    records = [*probed, of("bm25", 0.5, "B", context_size=None), of("cde", 0.5, "B")]
+    records += [of("bm25", 0.5, context_size=None), of("cde", 0.4), of("cde", 0.3, "B")]
+    records.append(of("cde", 0.2, model_revision="2"))
+    found = losses(records, distances("A"))
+    assert dict(zip(found["model"], found["loss"].round(6), strict=True)) == {
+        "cde 1": 0.1,
+        "cde 2": 0.3,
+    }
+
+
 def test_scores_on_other_data_than_the_distance_are_left_out():
     records = [of("bm25", 0.5, task_revision="old"), of("m", 0.4, task_revision="old")]
     assert losses(records, distances("A")).empty

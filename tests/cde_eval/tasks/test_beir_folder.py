@@ -185,6 +185,8 @@ def test_missing_judgements_are_named(folder: Path):
         ("corpus.jsonl", '{"_id": "x"}'),
         ("corpus.jsonl", '{"text": "x"}'),
         ("corpus.jsonl", "[]"),
+        ("corpus.jsonl", '{"_id": "x", "text": null}'),
+        ("queries.jsonl", '{"_id": null, "text": "x"}'),
         ("queries.jsonl", '"x"'),
         ("queries.jsonl", "{'_id': 'x', 'text': 'y'}"),
     ],
@@ -204,6 +206,12 @@ def test_a_broken_judgement_is_named_by_file_and_number(folder: Path, line: str)
     path.write_text(QRELS + line + "\n")
     with pytest.raises(DataError, match=r"test\.tsv, line 5: expected query-id, corpus-id and"):
         beir_task(folder)
+
+
+def test_judgements_that_are_not_text_are_named(folder: Path):
+    (folder / "qrels" / "test.tsv").write_bytes(b"q1\td\xff\t1\n")
+    with pytest.raises(DataError, match=r"test\.tsv is not text in UTF-8"):
+        loaded(folder)
 
 
 def test_a_judged_query_that_is_not_there_is_named(folder: Path):

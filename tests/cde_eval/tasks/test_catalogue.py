@@ -144,6 +144,29 @@ def test_an_official_task_is_read_from_the_data_folder_that_has_it(tmp_path: Pat
     assert in_benchmark["SciFact"].origin == "mteb"
 
 
+def test_a_benchmark_asks_for_no_more_of_a_data_folder_than_of_the_hub(tmp_path: Path):
+    splits = {"train": LABELLED, "validation": LABELLED, "test": LABELLED}
+    folder = tmp_path / "mteb" / "amazon_counterfactual"
+    write_folder(folder, {"en": splits, "de": splits})
+    name = "AmazonCounterfactualClassification"
+    alone = find_tasks([name], data=[tmp_path])[0].make()
+    assert (alone.hf_subsets, set(alone.eval_splits)) == (["en", "de"], {"validation", "test"})
+    in_benchmark = find_tasks(benchmark="MTEB(eng, v2)", data=[tmp_path])
+    (task,) = [source.make() for source in in_benchmark if source.name == name]
+    assert (task.hf_subsets, list(task.eval_splits)) == (["en"], ["test"])
+    (folder / "README.md").unlink()
+    write_folder(folder, {"de": splits})
+    (source,) = [s for s in find_tasks(benchmark="MTEB(eng, v2)", data=[folder]) if s.name == name]
+    with pytest.raises(DataError, match=r"holds de of Amazon.*, and the benchmark is en \(test\)"):
+        source.make()
+
+
+def test_a_task_named_twice_is_one_and_a_benchmark_beside_names_is_refused():
+    assert names(find_tasks(["STS12", "DocsNumpy", "STS12"])) == ["STS12", "DocsNumpy"]
+    with pytest.raises(TaskError, match=r"Both tasks \(STS12\) and the benchmark MTEB"):
+        find_tasks(["STS12"], benchmark="MTEB(eng, v2)")
+
+
 def test_the_hash_of_official_data_follows_its_files(tmp_path: Path):
     folder = write_folder(tmp_path / "mteb" / "sts12-sts", {"default": {"test": STS_ROWS}})
     source = folder_tasks(folder)[0]

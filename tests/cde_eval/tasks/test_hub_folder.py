@@ -9,7 +9,7 @@ import huggingface_hub.constants
 import mteb
 import pytest
 
-from cde_core.errors import DataError
+from cde_core.errors import CdeWarning, DataError
 from cde_eval.mteb_encoder import MtebEncoder
 from cde_eval.protocols import PAPER
 from cde_eval.tasks.hub_folder import (
@@ -291,6 +291,13 @@ def test_a_classification_folder_without_a_train_split_is_named(tmp_path: Path):
         inferred_task(folder)
 
 
+def test_configurations_that_are_not_scored_are_said(tmp_path: Path):
+    folder = write_folder(tmp_path / "x", {"en": {"test": STS_ROWS}, "de": {"test": STS_ROWS[:1]}})
+    with pytest.warns(CdeWarning, match="holds the configurations en, de, of which en is scored"):
+        task = inferred(folder)
+    assert len(task.dataset["test"]) == len(STS_ROWS)
+
+
 def test_columns_that_fit_no_task_are_named_with_those_that_do(tmp_path: Path):
     folder = write_folder(tmp_path / "x", {"default": {"test": [{"text": "a", "author": "b"}]}})
     with pytest.raises(DataError, match=r"columns text, author, which fit no task \(Summarization"):
@@ -350,6 +357,12 @@ def test_a_readme_for_people_is_no_data_set(tmp_path: Path):
     (tmp_path / "README.md").write_text("# My notes\n\n---\n")
     assert not is_hub_folder(tmp_path)
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    assert is_hub_folder(tmp_path)
+
+
+def test_a_readme_in_another_encoding_is_no_obstacle(tmp_path: Path):
+    (tmp_path / "README.md").write_bytes(b"---\n\xe9 ---")
+    (tmp_path / "rows.jsonl").write_text("{}")
     assert is_hub_folder(tmp_path)
 
 

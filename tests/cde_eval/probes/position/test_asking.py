@@ -61,6 +61,34 @@ def test_what_a_model_cannot_do_is_said_and_the_others_go_on(folder, tmp_path, c
     assert "fifty" in printed.out
 
 
+def test_another_context_file_of_the_same_name_is_asked_again(folder, tmp_path):
+    file = tmp_path / "notes.txt"
+
+    def found():
+        position_bias(
+            ("contextual",),
+            part=("moved",),
+            data=(str(folder),),
+            context=(f"file:{file}", "none"),
+            output=tmp_path / "out",
+        )
+        return read_probe(tmp_path / "out", "position-moved")
+
+    file.write_text("w0100 w0101\nw0102\n")
+    assert len(found()) == len(found()) == 88
+    file.write_text("w0300\nw0301\n")
+    assert len(found()) == 2 * 88
+
+
+def test_passages_that_cannot_be_moved_are_said(folder, tmp_path, capsys):
+    rows = [json.loads(line) for line in (folder / "passages.jsonl").read_text().splitlines()]
+    wide = [{**row, "start": 0} for row in rows]  # each reaches from the beginning to the middle
+    (folder / "passages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in wide))
+    with pytest.raises(SystemExit):
+        position_bias(("fifty",), part=("moved",), data=(str(folder),), output=tmp_path / "out")
+    assert "No passage of numbered can be moved" in capsys.readouterr().err
+
+
 def test_each_context_has_its_row(folder, tmp_path, capsys):
     position_bias(
         ("contextual",),

@@ -3,13 +3,14 @@
     arguments ──▶ parse ──▶ call ──▶ carry_out ──▶ exit status
                     └──▶ ConfigError, out of the box of many lines that tyro prints
 
-A mistake that the user can mend is answered in one line, with exit status 2; anything else is our
-bug and keeps its traceback.
+A mistake that the user can mend is answered in one line, with exit status 2, and so is a place that
+cannot be read or written; anything else is our bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -26,6 +27,13 @@ FRAME = re.compile(r"^[╭╰].*$|^│| *│$|\A .*\n -+ *$", flags=re.MULTILINE
 """Of a box, and of what stands for one where the terminal has no such characters."""
 RULE = re.compile(r"^[─-]{3,} *$", flags=re.MULTILINE)
 HELP_OF_AN_OPTION = re.compile(r"^ {8}.*\n?", flags=re.MULTILINE)
+
+UNUSABLE = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+}
+"""What the system says of a place that is not fit for use: its rights, its room or its kind. Not of
+one that is not there, which whoever looks for it should have said."""
 
 
 def carry_out(prog: str, parse: Callable[[], Callable[[], None]]) -> None:
@@ -47,6 +55,11 @@ def carry_out(prog: str, parse: Callable[[], Callable[[], None]]) -> None:
         sys.exit(130)
     except BrokenPipeError:  # whoever read what we print has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in UNUSABLE:
+            raise
+        print(f"{prog}: {_unusable(error)}", file=sys.stderr)
+        sys.exit(2)
 
 
 @contextlib.contextmanager
@@ -77,6 +90,14 @@ def deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
         return functools.partial(command, *args, **kwargs)
 
     return call
+
+
+def _unusable(error: OSError) -> str:
+    place = "A file" if error.filename is None else f"{error.filename}"
+    return (
+        f"{place} cannot be read or written ({error.strerror}); mend that, or name another place "
+        "(of the cache, by CDE_EVAL_CACHE)."
+    )
 
 
 def _one_line(box: str) -> str:

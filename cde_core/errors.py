@@ -9,7 +9,8 @@
     └── TrainingError   a run that cannot go on
 
 A `CdeError` is for the user: the commands print its text as one line (what was asked, what was
-found, what to do) and end with status 2. Any other exception is our bug and keeps its traceback.
+found, what to do) and end with status 2, as they do where the system says that a place cannot be
+read or written. Any other exception is our bug and keeps its traceback.
 A `CdeWarning` is for the user too: something was not as it should be and has been mended.
 """
 

@@ -18,10 +18,20 @@ from cde_core.errors import ConfigError
 
 @contextmanager
 def one_process_at_a_time(file: Path) -> Iterator[None]:
-    """Wait until no other process is in here with the same file."""
+    """Wait until no other process is in here with the same file, which is one of the cache.
+
+    Raises:
+        ConfigError: If the file cannot be written.
+    """
     import fcntl
 
-    with file.open("w") as lock:
+    try:
+        lock = file.open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be written ({error.strerror}); set CDE_EVAL_CACHE to a folder that can."
+        ) from None
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

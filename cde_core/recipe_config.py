@@ -14,14 +14,13 @@ Source: Morris and Rush (2024), sections 4 and 5, https://arxiv.org/abs/2410.025
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from cde_core.errors import ConfigError
 from cde_core.settings.batches import BatchConfig, ClusterConfig, FilterConfig, NegativesConfig
-from cde_core.settings.bounds import STRICT, at_least
+from cde_core.settings.bounds import STRICT, at_least, known_device
 from cde_core.settings.data import DataConfig
 from cde_core.settings.loss import LossConfig, SpansConfig
 from cde_core.settings.model import ModelConfig
@@ -104,10 +103,7 @@ class Recipe:
         at_least("seed", self.seed, 0)
         at_least("epochs", self.epochs, 1)
         at_least("steps", self.steps, 0)
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
-            raise ConfigError(
-                f"device is {self.device!r}; it can be auto, cpu, cuda, cuda:1 or mps."
-            )
+        known_device(self.device)
         if self.negatives.every_epochs and not self.batches.hard_negatives:
             raise ConfigError(
                 f"negatives.every_epochs is {self.negatives.every_epochs}, but "

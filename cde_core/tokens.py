@@ -55,7 +55,8 @@ class TextReader:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json into `folder`."""
-        self.tokenizer.save(str(folder / "tokenizer.json"))
+        text = self.tokenizer.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
 
 def pad(texts: Sequence[Tokens], *, to: int = 0) -> tuple[Tensor, Tensor | None]:

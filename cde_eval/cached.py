@@ -284,7 +284,9 @@ def _state(files: Sequence[Path]) -> str:
 
 def _tokens(path: Path) -> _About:
     what = f"tokens of texts for span corruption · {path.stat().st_size // 4:,}"
-    return _About(what, [path], lock=path.with_suffix(".lock"))
+    said = path.with_suffix(".json")  # what was left out of them
+    files = [said, path] if said.is_file() else [path]
+    return _About(what, files, lock=path.with_suffix(".lock"))
 
 
 def _clusters(path: Path) -> _About | None:
@@ -343,6 +345,6 @@ _LEFTOVERS = (
     ("train/pairs", rf"{_HEX}\.{_HEX}\.unfinished(\.older\.unfinished)?"),
     ("train/pairs", rf"{_HEX}\.json\.unfinished|revisions\.json\.{_HEX}\.unfinished"),
     ("train/clusters", rf"{_HEX}\.npz\.{_HEX}\.unfinished"),
-    ("train/tokens", rf"{_HEX}\.i32\.unfinished|revisions\.json\.{_HEX}\.unfinished"),
+    ("train/tokens", rf"{_HEX}\.(i32|json)\.unfinished|revisions\.json\.{_HEX}\.unfinished"),
 )
 """Folder and names of what a run writes before it has its name."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from cde_core.errors import ConfigError
+from cde_core.settings.bounds import at_least, known_device
 
 if TYPE_CHECKING:
     from cde_core.train.data.pairs import Pairs
@@ -48,7 +49,7 @@ class WhichPairs:
             ConfigError: If there is no source, or none of a name.
             DataError: If one cannot be read, or nothing is left.
         """
-        from cde_core.recipe import DataConfig, Recipe
+        from cde_core.recipe import DataConfig
         from cde_core.train.preparation import read_pairs
 
         if not sources:
@@ -60,7 +61,7 @@ class WhichPairs:
             skip_bad_rows=self.skip_bad_rows,
             most_per_source=self.most_per_source,
         )
-        return read_pairs(Recipe(data=asked), say)
+        return read_pairs(asked, say)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,11 @@ class HowRead:
     device: str = "auto"
     """Where a model computes: auto, cpu, cuda."""
 
+    def __post_init__(self) -> None:
+        at_least("--max-length", self.max_length, 0)
+        at_least("--seed", self.seed, 0)
+        known_device(self.device)
+
     @property
     def prefixes(self) -> tuple[str, str] | None:
         """Both prefixes, or None where neither is given."""
@@ -90,10 +96,16 @@ class HowRead:
         return self.query_prefix or "", self.document_prefix or ""
 
     def settings(self) -> dict[str, Any]:
-        """The same for `judge_named` and `teacher_named`."""
-        device = None if self.device == "auto" else self.device
+        """The same for `judge_named` and `teacher_named`; asked for before pairs are read.
+
+        Raises:
+            ConfigError: If the device cannot be used here.
+        """
+        from cde_core.train.distributed import usable_device
+
+        usable_device(self.device)
         return {
-            "device": device,
+            "device": None if self.device == "auto" else self.device,
             "prefixes": self.prefixes,
             "max_length": self.max_length,
             "seed": self.seed,

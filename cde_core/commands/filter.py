@@ -18,6 +18,7 @@ from cde_core.commands.choosing import (
     WhichPairs,
     say,
 )
+from cde_core.settings.bounds import at_least
 
 
 def filter(
@@ -48,6 +49,7 @@ def filter(
         which: What is read of the sources.
         how: How the surrogate reads, and where.
     """
+    from cde_core.train.data.pairs import require_room_for_pairs
     from cde_core.train.log import WorkBar
     from cde_core.train.preparation import training_cache
     from cde_core.train.rivals.consistency import Consistency, margins_of
@@ -55,10 +57,13 @@ def filter(
     from cde_core.train.rivals.selection_report import dropped_pairs, kept_by_domain
     from cde_core.train.rivals.written import write_selected
 
+    at_least("--show", show, 0)
     seed = how.seed
     settings = Consistency(keep=keep, pool=pool, across_domains=across_domains, seed=seed)
+    reading = how.settings()
+    require_room_for_pairs(out)
     pairs = which.of(sources)
-    judge = judge_named(surrogate, pairs=pairs, **how.settings())
+    judge = judge_named(surrogate, pairs=pairs, **reading)
     with WorkBar(2 * len(pairs), f"{surrogate} reads the pairs", say) as progress:
         margins = margins_of(pairs, judge, settings, cache=training_cache(), progress=progress)
     made_by = {

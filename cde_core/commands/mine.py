@@ -49,6 +49,7 @@ def mine(
         which: What is read of the sources.
         how: How the model reads, and where.
     """
+    from cde_core.train.data.pairs import require_room_for_pairs
     from cde_core.train.log import WorkBar
     from cde_core.train.preparation import training_cache
     from cde_core.train.rivals.judges import judge_named
@@ -57,8 +58,10 @@ def mine(
     from cde_core.train.rivals.written import write_selected
 
     settings = Mining(negatives=negatives, depth=depth, choose=choose, margin=margin, seed=how.seed)
+    reading = how.settings()
+    require_room_for_pairs(out)
     pairs = which.of(sources)
-    judge = judge_named(model, pairs=pairs, **how.settings())
+    judge = judge_named(model, pairs=pairs, **reading)
     with WorkBar(2 * len(pairs), f"{model} reads the pairs", say) as progress:
         found = mined_in_cache(pairs, judge, settings, cache=training_cache(), progress=progress)
     made_by = {

@@ -49,6 +49,7 @@ def score(
         which: What is read of the sources.
         how: How the teacher reads, and where; a cross-encoder has --max-length tokens for both.
     """
+    from cde_core.train.data.pairs import require_room_for_pairs
     from cde_core.train.log import WorkBar
     from cde_core.train.preparation import training_cache
     from cde_core.train.rivals.scoring import each_apart, scores_of, with_scores
@@ -56,8 +57,10 @@ def score(
     from cde_core.train.rivals.teachers import teacher_named
     from cde_core.train.rivals.written import write_selected
 
+    reading = how.settings()
+    require_room_for_pairs(out)
     pairs = which.of(sources)
-    judge = teacher_named(teacher, pairs=pairs, **how.settings())
+    judge = teacher_named(teacher, pairs=pairs, **reading)
     texts = len(pairs) + int(pairs.first_negative[-1])
     with WorkBar(2 * texts, f"{teacher} reads the pairs", say) as progress:
         scored = scores_of(pairs, judge, cache=training_cache(), progress=progress)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from cde_core.errors import ConfigError
+from cde_core.settings.bounds import at_least
 
 if TYPE_CHECKING:
     from cde_core.recipe import Recipe
@@ -68,7 +69,7 @@ def data(
         skip_bad_rows: Count rows that cannot be read, instead of stopping at the first.
         most_per_source: Pairs read of every source, from its beginning; 0: all.
     """
-    from cde_core.recipe import DataConfig, Recipe, read_recipe
+    from cde_core.recipe import DataConfig, read_recipe
 
     if not sources:
         raise ConfigError("Name what to read: a recipe, files, folders, hub:ORG/NAME or docs.")
@@ -86,7 +87,7 @@ def data(
     from cde_core.train.data.summary import as_text, summarise
     from cde_core.train.preparation import read_pairs
 
-    print(as_text(summarise(read_pairs(Recipe(data=asked), _say))))
+    print(as_text(summarise(read_pairs(asked, _say))))
 
 
 def cluster(
@@ -106,11 +107,12 @@ def cluster(
         samples: Clusters to show, chosen by the recipe's seed.
         fields: Such as --clusters.size 64.
     """
+    at_least("--samples", samples, 0)
     chosen = _recipe(recipe, fields)
     from cde_core.train.batching.cluster_report import describe_clusters
     from cde_core.train.preparation import clusters_of, read_pairs
 
-    pairs = read_pairs(chosen, _say)
+    pairs = read_pairs(chosen.data, _say)
     clusters = clusters_of(chosen, pairs, _say)
     print(describe_clusters(clusters, pairs, samples=samples, seed=chosen.seed))
 

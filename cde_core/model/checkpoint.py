@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -105,7 +106,11 @@ def load(
 
 
 def save(encoder: TextEncoder, folder: str | Path) -> Path:
-    """Write config.json, model.safetensors and tokenizer.json to `folder`, and return it."""
+    """Write config.json, model.safetensors and tokenizer.json to `folder`, and return it.
+
+    Raises:
+        ModelError: If they cannot be written there.
+    """
     model = encoder.model
     return _write(encoder, Path(folder), _described(FORMAT, model), model.state_dict())
 
@@ -124,7 +129,7 @@ def save_difference(
 
     Raises:
         ConfigError: If `matrices` is none of these.
-        ModelError: If a base cannot be loaded, or its shape is another.
+        ModelError: If a base cannot be loaded, its shape is another, or nothing can be written.
     """
     named = {part: _backbone_of(name) for part, name in bases.items()}
     kept = compress(encoder.model.state_dict(), _weights_of(named), matrices=matrices)
@@ -146,7 +151,8 @@ def export(encoder: TextEncoder, folder: str | Path) -> Path:
     """Write a two-stage model as the authors publish theirs, and return the folder.
 
     Raises:
-        ModelError: If the model is not one that the published format can hold.
+        ModelError: If the model is not one that the published format can hold, or it cannot be
+            written.
     """
     model = encoder.model
     if not isinstance(model, ContextualEncoder):
@@ -271,18 +277,25 @@ def _write(
     *,
     tokenizer: bool = True,
 ) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / "model.safetensors.unfinished"
     # "format" is what transformers looks for before it reads a safetensors file.
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(weights, unfinished, metadata={"format": "pt"})
-    if tokenizer:
-        encoder.reader.save(folder)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    # safetensors keeps its files to their owner; they are as readable as everything else here.
-    unfinished.chmod((folder / "config.json").stat().st_mode)
-    unfinished.replace(folder / "model.safetensors")
+    unfinished = folder / "model.safetensors.unfinished"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(weights, unfinished, metadata={"format": "pt"})
+        if tokenizer:
+            encoder.reader.save(folder)
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        # safetensors keeps its files to their owner; they are as readable as everything else here.
+        unfinished.chmod((folder / "config.json").stat().st_mode)
+        unfinished.replace(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(
+            f"A model cannot be written to {folder} ({reason}); make room there, or name another "
+            "folder."
+        ) from error
     return folder
 
 

@@ -224,6 +224,7 @@ class ContextualConfig:
         for name in ("context_documents", "tokens_per_document", "soft_prompts"):
             require_at_least(1, name, getattr(self, name))
         _require_length_fits(self.max_length, self.second)
+        _require_length_fits(self.max_length, self.first, name="first stage's backbone")
         if self.first.hidden != self.second.hidden:
             raise ConfigError(
                 f"The first stage is {self.first.hidden} wide and the second {self.second.hidden}; "
@@ -278,12 +279,14 @@ def _backbone_from(values: Mapping[str, Any]) -> BackboneConfig | T5Config:
     return from_dict(BackboneConfig, values)
 
 
-def _require_length_fits(max_length: int, backbone: BackboneConfig | T5Config) -> None:
+def _require_length_fits(
+    max_length: int, backbone: BackboneConfig | T5Config, *, name: str = "backbone"
+) -> None:
     require_at_least(1, "max_length", max_length)
     if isinstance(backbone, T5Config):
         return
     if backbone.position == "absolute" and max_length > backbone.max_positions:
         raise ConfigError(
-            f"max_length is {max_length}, but the backbone knows only {backbone.max_positions} "
-            "positions."
+            f"max_length is {max_length}, but the {name} knows only {backbone.max_positions} "
+            f"positions; the most that works is {backbone.max_positions}."
         )

@@ -57,7 +57,7 @@ class ContextualEncoder(nn.Module):
             BiencoderConfig(
                 backbone=config.first,
                 head="residual" if config.residual_first_head else "mlp",
-                max_length=min(config.max_length, config.first.max_positions),
+                max_length=config.max_length,
             )
         )
         self.backbone = Backbone(config.second)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cde_core.errors import ContextError
+from cde_core.errors import ConfigError, ContextError
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.context import Context, digest_of
 from cde_core.model.context_cache import ContextCache, ContextKey
@@ -126,8 +126,10 @@ class TextEncoder:
             progress: Told how many more documents are read.
 
         Raises:
+            ConfigError: If `documents` is one text and no list.
             ContextError: If the model takes no context, or there are no or too many documents.
         """
+        _refuse_one_text("documents", documents)
         if not isinstance(self.model, ContextualEncoder):
             raise ContextError(f"{self.name or 'This model'} embeds without context; leave it out.")
         if not documents:
@@ -241,8 +243,10 @@ class TextEncoder:
             progress: Told how many more texts are done.
 
         Raises:
+            ConfigError: If `texts` is one text and no list.
             ContextError: If the context is not this model's, or is absent and cannot be.
         """
+        _refuse_one_text("texts", texts)
         vectors = self._in_batches(
             texts,
             self.prefix(purpose),
@@ -321,6 +325,12 @@ class TextEncoder:
         if config.context_attention == "prefix":
             return 0
         return config.context_rows + config.soft_prompts
+
+
+def _refuse_one_text(name: str, texts: Sequence[str]) -> None:
+    """A text is a sequence of texts too, of its letters, and nobody wants a vector of each."""
+    if isinstance(texts, str):
+        raise ConfigError(f"{name} is one text, {texts[:40]!r}; give a list, such as [text].")
 
 
 def _same(one: Context, other: Context) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from cde_core.errors import ConfigError
 
@@ -19,6 +20,12 @@ def positive(name: str, value: float, *, such_as: str) -> None:
     """Refuse numbers that are not above 0, with one that works."""
     if not 0 < value < math.inf:
         raise ConfigError(f"{name} is {value}; it must be a number above 0, such as {such_as}.")
+
+
+def known_device(device: str) -> None:
+    """Refuse what is no name of a device."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        raise ConfigError(f"device is {device!r}; it can be auto, cpu, cuda, cuda:1 or mps.")
 
 
 def probability(name: str, value: float) -> None:

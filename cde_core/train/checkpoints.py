@@ -126,11 +126,12 @@ def save_checkpoint(
         _force_to_disk(*unfinished.iterdir(), unfinished)
         _put_in_place(unfinished, final)
         _force_to_disk(folder)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ModelError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise TrainingError(
-            f"The checkpoint of step {step} cannot be written to {folder} ({error}); make room "
-            "there and repeat the command, which goes on from the checkpoint before."
+            f"The checkpoint of step {step} cannot be written to {folder} "
+            f"({error.__cause__ or error}); make room there and repeat the command, which goes on "
+            "from the checkpoint before."
         ) from error
     _tidy(folder, final, keep)
     return final

@@ -49,7 +49,7 @@ class World:
             ConfigError: If there is no such device.
         """
         size, rank = (int(os.environ.get(name, d)) for name, d in (("WORLD_SIZE", 1), ("RANK", 0)))
-        here = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
+        here = usable_device(device, int(os.environ.get("LOCAL_RANK", 0)))
         if size > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
         return cls(rank=rank, size=size, device=here)
@@ -106,7 +106,16 @@ class World:
             tensor.copy_(part.view_as(tensor))
 
 
-def _device(name: str, local_rank: int) -> torch.device:
+def usable_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of a name, tried.
+
+    Args:
+        name: Such as "cuda"; "auto": a GPU, where there are any.
+        local_rank: Number of this process on this machine, which is that of its GPU.
+
+    Raises:
+        ConfigError: If it cannot be used here.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":

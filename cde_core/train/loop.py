@@ -243,6 +243,11 @@ def finish_run(recipe: Recipe, kind: Callable[[Recipe, RunFolder, World], Loop[B
         raise ConfigError("The recipe says no output; add --output DIR.")
     world = World.join(recipe.device)
     try:
+        if recipe.batches.size < world.size:
+            raise ConfigError(
+                f"batches.size is {recipe.batches.size}, but {world.size} processes share every "
+                f"batch; set it to {world.size} or more, or start fewer."
+            )
         folder = RunFolder(recipe.output)
         with folder.entered(recipe, world):
             if folder.is_finished(recipe):

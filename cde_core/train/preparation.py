@@ -20,7 +20,7 @@ import torch
 
 from cde_core.errors import ConfigError
 from cde_core.model.context_cache import cache_folder
-from cde_core.recipe import ClusterConfig, FilterConfig, LossConfig, Recipe
+from cde_core.recipe import ClusterConfig, DataConfig, FilterConfig, LossConfig, Recipe
 from cde_core.train.batching.clusters import Clusters, cluster_pairs, one_cluster_per_domain
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.batching.packing import Packing, pack
@@ -107,7 +107,7 @@ def prepare(recipe: Recipe, world: World, say: Say) -> TrainingData:
 
 def _prepare(recipe: Recipe, say: Say) -> TrainingData:
     _refuse_settings_without_effect(recipe)
-    pairs = read_pairs(recipe, say)
+    pairs = read_pairs(recipe.data, say)
     negatives = recipe.batches.hard_negatives
     mined = recipe.negatives.every_epochs and recipe.negatives.at_start
     if negatives and not mined and not pairs.first_negative[-1]:
@@ -125,6 +125,11 @@ def _prepare(recipe: Recipe, say: Say) -> TrainingData:
 def _refuse_settings_without_effect(recipe: Recipe) -> None:
     """Before work starts: whoever sets these expects them to do something."""
     judge, scores, objective = recipe.filter, recipe.evaluation, recipe.loss.objective
+    if recipe.data.prefixes and not recipe.model.prefixes:
+        raise ConfigError(
+            "data.prefixes names some, but model.prefixes is false, so no text would carry them; "
+            "set it to true, or leave data.prefixes out."
+        )
     if judge.surrogate and objective in ("cosent", "classification"):
         raise ConfigError(
             f"filter.surrogate is {judge.surrogate}, but loss.objective {objective} looks at no "
@@ -142,9 +147,8 @@ def _refuse_settings_without_effect(recipe: Recipe) -> None:
         )
 
 
-def read_pairs(recipe: Recipe, say: Say) -> Pairs:
-    """The pairs of a recipe."""
-    settings = recipe.data
+def read_pairs(settings: DataConfig, say: Say) -> Pairs:
+    """The pairs that a recipe's `data` asks for."""
     prepared = prepare_pairs(
         settings.sources,
         only_domains=settings.only_domains,

@@ -88,7 +88,7 @@ class RunFolder:
             busy = f"Another process is training in {self.path}; wait for it, or stop it."
             with the_only_process(self.path / LOCK, busy):
                 yield
-        except (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError) as error:
+        except OSError as error:
             if error.filename is None or Path(error.filename) not in (self.path, self.path / LOCK):
                 raise
             raise ConfigError(
@@ -155,9 +155,12 @@ class RunFolder:
 
 
 def _means(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """The loss and what else the objective tells, each over the steps that have it."""
+    """The loss and what else the objective tells, each over the steps that have it.
+
+    Without a step in the log, as where a finished run's was removed, nothing is told.
+    """
     means: dict[str, float | None] = {}
-    for name in rows[-1]:
+    for name in rows[-1] if rows else ():
         if name not in NO_RESULT:
             known = [value for row in rows if (value := row.get(name)) is not None]
             means[name] = sum(known) / len(known) if known else None

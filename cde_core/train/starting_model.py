@@ -27,8 +27,23 @@ from cde_core.model.reshape import (
 )
 from cde_core.model.transformer import set_dropout
 from cde_core.recipe import ModelConfig
+from cde_core.recipe_values import shown
 from cde_core.tokens import TextReader
 from cde_core.train.starting_t5 import backbone_for
+
+SHAPE = {
+    "attention": "context_attention",
+    "tokens_per_document": "tokens_per_document",
+    "soft_prompts": "soft_prompts",
+    "context_bias": "context_bias_init",
+    "residual_first_head": "residual_first_head",
+    "residual_head": "residual_head",
+    "pool_instruction": "pool_instruction",
+    "null_context": "null_context",
+    "rotary_on_context": "rotary_on_context",
+    "prefixes": "prefixes",
+}
+"""What a contextual model keeps of its making: fields of the recipe, and of the model's config."""
 
 
 def starting_model(settings: ModelConfig, *, temperature: float, seed: int) -> TextEncoder:
@@ -95,11 +110,13 @@ def _continued(
     encoder: TextEncoder, model: ContextualEncoder, settings: ModelConfig, temperature: float
 ) -> TextEncoder:
     """A trained two-stage model; its shape stays, the limits are the recipe's."""
-    if settings.layers or settings.first_layers:
+    if settings.layers or settings.first_layers or settings.first_stage:
         raise ConfigError(
-            f"{settings.backbone} is a contextual model already, whose layers all stay; leave "
-            "model.layers and model.first_layers at 0."
+            f"{settings.backbone} is a contextual model already, whose stages stay whole; leave "
+            "model.layers and model.first_layers at 0, and model.first_stage empty."
         )
+    _refuse_another_shape(model.config, settings)
+    encoder = with_positions(encoder, settings.positions, reach=settings.max_length)
     if (settings.sequence_dropout or settings.whole_context_dropout) and (
         not model.config.null_context
     ):
@@ -117,6 +134,22 @@ def _continued(
     return with_config(encoder, config)
 
 
+def _refuse_another_shape(config: ContextualConfig, settings: ModelConfig) -> None:
+    """Settings that would change nothing; one that is as by default may not have been set at all.
+
+    Raises:
+        ConfigError: If one is neither as by default nor as the model has it.
+    """
+    default = ModelConfig()
+    for name, name_there in SHAPE.items():
+        asked, there = getattr(settings, name), getattr(config, name_there)
+        if asked not in (there, getattr(default, name)) and there is not None:  # it has no bias
+            raise ConfigError(
+                f"model.{name} is {shown(asked)}, but {settings.backbone} is a contextual model "
+                f"already, which was made with {shown(there)} and stays so; set it to that."
+            )
+
+
 def _two_stages(
     second: TextEncoder,
     first: TextEncoder,
@@ -125,6 +158,7 @@ def _two_stages(
     seed: int,
 ) -> TextEncoder:
     second = keep_layers(second, settings.layers)
+    second = with_positions(second, settings.positions, reach=settings.max_length)
     first = keep_layers(first, settings.first_layers or settings.layers)
     prefix = settings.attention == "prefix"
     config = ContextualConfig(

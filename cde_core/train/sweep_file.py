@@ -26,6 +26,7 @@ from typing import Any
 
 from cde_core.errors import ConfigError, did_you_mean
 from cde_core.recipe import Recipe, read_mapping, read_recipe, with_overrides, with_values
+from cde_core.recipe_values import flat
 
 KEYS = ("about", "recipe", "fixed", "grid", "cells", "seeds", "output")
 
@@ -101,12 +102,14 @@ def _combinations(values: Mapping[str, Any], path: Path) -> Iterator[dict[str, A
     for name, choices in grid.items():
         if not isinstance(choices, list) or not choices:
             raise ConfigError(f"{path}: grid.{name} is {choices!r}, but wants a list of values.")
-    if not isinstance(cells, list) or not all(isinstance(one, dict) and one for one in cells):
+    if not isinstance(cells, list) or not all(isinstance(one, dict) for one in cells):
         raise ConfigError(f"{path}: cells wants a list of mappings, such as [{{steps: 40}}].")
     if not grid and not cells:
         raise ConfigError(f"{path} has neither a grid nor cells; add one of them.")
     found = [dict(zip(grid, one, strict=True)) for one in itertools.product(*grid.values())]
     every = [*(found if grid else []), *cells]
+    if not all(any(flat(one)) for one in every):
+        raise ConfigError(f"{path} has a cell that sets nothing; give it a value, or take it out.")
     # Seed by seed, so that a sweep that is stopped has whole tables.
     yield from ({**cell, **seed} for seed in _seeds(values, path) for cell in every)
 
@@ -122,9 +125,10 @@ def _seeds(values: Mapping[str, Any], path: Path) -> list[dict[str, int]]:
 
 
 def _cell(values: dict[str, Any], recipe: Recipe, folder: Path, where: str) -> Cell:
-    name = _name(values)
+    own = dict(flat(values))  # {batches: {size: 64}} is {batches.size: 64}
+    name = _name(own)
     whole = with_values(recipe, values, where=f"{where}, cell {name}")
-    return Cell(name, values, dataclasses.replace(whole, name=name, output=folder / name))
+    return Cell(name, own, dataclasses.replace(whole, name=name, output=folder / name))
 
 
 def _name(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -181,6 +182,33 @@ def test_a_misspelt_setting_is_answered_with_the_nearest(encoder, tmp_path):
     edit_config(tmp_path, model=model)
     with pytest.raises(ConfigError, match="Did you mean 'context_documents'"):
         load(tmp_path)
+
+
+def test_what_cannot_be_written_is_one_line(encoder, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ModelError, match=r"to .*file \(File exists\); make room .* another folder"):
+        save(encoder(), tmp_path / "file")
+    with pytest.raises(ModelError, match=r"below \(Not a directory\)"):
+        export(encoder(), tmp_path / "file" / "below")
+
+
+def test_where_there_is_no_room_that_is_one_line_too(encoder, tmp_path):
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, hard))  # less than the weights are
+    try:
+        with pytest.raises(ModelError, match="A model cannot be written to") as error:
+            save(encoder(), tmp_path / "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+    assert "\n" not in str(error.value) and not (tmp_path / "full" / "model.safetensors").exists()
+
+
+def test_a_saved_tokenizer_is_as_its_library_writes_it(encoder, tmp_path):
+    model = encoder()
+    save(model, tmp_path)
+    model.reader.tokenizer.save(str(tmp_path / "theirs.json"))
+    expected = (tmp_path / "theirs.json").read_bytes()
+    assert (tmp_path / "tokenizer.json").read_bytes() == expected
 
 
 @pytest.mark.parametrize("name", ["/nowhere/at/all", "./nowhere", "no/such-model", "a b"])

@@ -1,3 +1,4 @@
+import errno
 import functools
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import torch
 
 import cde_core
 from cde_core import cli
+from cde_core.command_line import carry_out
 from cde_core.model.biencoder import Biencoder
 from cde_core.model.checkpoint import load, reader_for, save
 from cde_core.model.config import BiencoderConfig
@@ -169,6 +171,10 @@ def test_only_the_first_of_several_processes_says_where_the_model_is(
         (["small.yaml", "--steps", "x"], "Error parsing --steps: invalid literal"),
         (["init"], "Missing from cde-train init: "),
         (["cluster", "small.yaml", "--samples", "x"], "Error parsing --samples: invalid"),
+        (
+            ["cluster", "small.yaml", "--samples", "-1", "--data.sources", "missing.jsonl"],
+            "--samples is -1; the least that works is 0.",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_answered_in_one_line(
@@ -193,6 +199,54 @@ def test_data_says_what_pairs_there_are_and_counts_rows_it_skips(tmp_path, monke
     run(monkeypatch, "data", path, "--skip-bad-rows", "--only-domains", "sea")
     shown = capsys.readouterr()
     assert "sea" in shown.out and "land" not in shown.out and "1 bad rows" in shown.err
+
+
+def test_data_of_a_recipe_needs_nothing_else_of_it(tmp_path, monkeypatch, capsys):
+    # As training/objective-simcse.yaml: texts twice, which a model without dropout could not use.
+    row = '{"query": "sail", "document": "the boat"}\n'
+    (tmp_path / "pairs.jsonl").write_text(row, encoding="utf-8")
+    recipe = tmp_path / "simcse.yaml"
+    data = f"data: {{sources: [{tmp_path}/pairs.jsonl], twice: true}}\n"
+    recipe.write_text(f"{data}model: {{dropout: 0.1}}\n", encoding="utf-8")
+    run(monkeypatch, "data", recipe)
+    assert "2 pairs" in capsys.readouterr().err  # each text with itself
+
+
+def test_a_place_that_is_not_fit_for_use_is_one_line(backbone, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SystemExit) as stop:
+        run(monkeypatch, "init", backbone, "--out", tmp_path / "file")
+    assert stop.value.code == 2
+    assert complaint(capsys).startswith(f"A model cannot be written to {tmp_path / 'file'} (File")
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (OSError(errno.EROFS, "Read-only file system", "a/b"), "a/b cannot be read or written (Re"),
+        (OSError(errno.ENOSPC, "No space left on device"), "A file cannot be read or written (No"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a"), "a cannot be read or written"),
+    ],
+)
+def test_what_the_system_says_of_a_place_is_one_line(capsys, error, answer):
+    with pytest.raises(SystemExit) as stop:
+        carry_out("cde-train", lambda: lambda: failing(error))
+    assert stop.value.code == 2
+    assert complaint(capsys).startswith(answer)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(errno.ECONNREFUSED, "refused"), OSError("of a library"),
+              FileNotFoundError(errno.ENOENT, "not there", "a"), ValueError()],
+)  # fmt: skip
+def test_what_nobody_foresaw_keeps_its_traceback(error):
+    with pytest.raises(type(error)) as raised:
+        carry_out("cde-train", lambda: lambda: failing(error))
+    assert raised.value is error
+
+
+def failing(error):
+    raise error
 
 
 def test_cluster_shows_clusters_of_the_recipe_as_overridden(tmp_path, monkeypatch, capsys):

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from cde_core.errors import ConfigError, ContextError
+from cde_core.model.config import ContextualConfig
 from cde_core.model.context import Context
-from cde_core.model.contextual import Prepared
+from cde_core.model.contextual import ContextualEncoder, Prepared
 from cde_core.model.encode import TOKENS_AT_ONCE
 from cde_core.tokens import pad
 
@@ -136,6 +137,19 @@ def test_text_stands_where_a_full_context_would_leave_it(contextual, mode):
     assert model(IDS, MASK, model.prepare(vectors(rows=2))).isfinite().all()
 
 
+def test_no_text_is_longer_than_either_stage_reads():
+    # Absolute positions end where their table does; rotary ones do not.
+    rotary, absolute = BACKBONES["nomic"], BACKBONES["bert"]
+    assert (rotary.max_positions, absolute.max_positions) == (256, 64)
+    with pytest.raises(ConfigError, match=r"first stage's backbone knows only 64 .* is 64\.$"):
+        ContextualConfig(first=absolute, second=rotary, max_length=65)
+    with pytest.raises(ConfigError, match="65, but the backbone knows only 64"):
+        ContextualConfig(first=rotary, second=absolute, max_length=65)
+    config = ContextualConfig(first=absolute, second=rotary, max_length=64)
+    ids = torch.ones(1, 64, dtype=torch.long)
+    assert ContextualEncoder(config).read_context(ids).shape == (1, 32)
+
+
 def test_ordinary_positions_put_few_documents_directly_before_the_rest(contextual):
     model = contextual("modernbert", rotary_on_context=True)
     assert model._places(2 + 3, 2)[0].tolist() == [4, 5, 6, 7, 8, 9, 10]
@@ -242,6 +256,13 @@ def test_queries_and_documents_differ_by_their_prefix_alone(encoder):
     plain = model.encode(["search_query: tax law"], context=context)
     np.testing.assert_allclose(queries, plain, atol=1e-6)
     assert not np.allclose(queries, model.encode_documents(["tax law"], context), atol=1e-4)
+
+
+def test_one_text_is_refused_where_a_list_is_wanted(encoder):
+    model = encoder()
+    for embed in (model.encode, model.encode_queries, model.encode_documents, model.read_context):
+        with pytest.raises(ConfigError, match=r"one text, 'tax law'; give a list, such as"):
+            embed("tax law")
 
 
 def test_a_context_remembers_what_was_read(encoder):

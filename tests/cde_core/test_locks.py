@@ -23,6 +23,16 @@ def test_who_comes_second_waits(tmp_path):
     assert order == ["first", "second"]
 
 
+def test_a_lock_that_cannot_be_written_is_said(tmp_path):
+    file = tmp_path / "lock"
+    file.mkdir()
+    with (
+        pytest.raises(ConfigError, match=r"lock cannot be written \(Is a .*; set CDE_EVAL_CACHE"),
+        one_process_at_a_time(file),
+    ):
+        pass
+
+
 def test_who_comes_second_is_told_so_and_who_comes_after_is_not(tmp_path):
     with (
         the_only_process(tmp_path / "lock", "-"),

@@ -37,7 +37,7 @@ def describe_clusters(clusters: Clusters, pairs: Pairs, *, samples: int = 8, see
         seed: Of the choice of clusters and pairs.
     """
     sizes = np.bincount(clusters.of, minlength=len(clusters.domain_of))
-    parts = [_sizes(clusters, sizes, pairs.domains)]
+    parts = [_sizes(clusters, sizes, _names(clusters, pairs))]
     if not math.isnan(clusters.inertia):
         parts.append(
             f"inertia {clusters.inertia:.4f}: mean squared distance of q⊕d and d⊕q to the mean of "
@@ -49,16 +49,22 @@ def describe_clusters(clusters: Clusters, pairs: Pairs, *, samples: int = 8, see
     return "\n\n".join(parts)
 
 
-def _sizes(clusters: Clusters, sizes: NDArray[np.int64], domains: Sequence[str]) -> str:
-    """A table with a line per domain and one for all."""
+def _names(clusters: Clusters, pairs: Pairs) -> Sequence[str]:
+    """Names of domains; none where a cluster mixes them, so that it is of no domain."""
+    mixed = np.any(clusters.domain_of[clusters.of] != pairs.domain_of)
+    return () if mixed else pairs.domains
+
+
+def _sizes(clusters: Clusters, sizes: NDArray[np.int64], names: Sequence[str]) -> str:
+    """A table with a line per domain that has a name, and one for all."""
     rows = [("domain", "pairs", "clusters", "smallest", "median", "largest")]
-    for domain in np.unique(clusters.domain_of):
-        rows.append(_line(domains[domain] or "(none)", sizes[clusters.domain_of == domain]))
-    if len(rows) > 2:
+    for domain in np.unique(clusters.domain_of) if names else ():
+        rows.append(_line(names[domain] or "(none)", sizes[clusters.domain_of == domain]))
+    if len(rows) != 2:
         rows.append(_line("all", sizes))
-    names = max(len(row[0]) for row in rows)
+    width = max(len(row[0]) for row in rows)
     return "\n".join(
-        row[0].ljust(names) + "".join(cell.rjust(12) for cell in row[1:]) for row in rows
+        row[0].ljust(width) + "".join(cell.rjust(12) for cell in row[1:]) for row in rows
     )
 
 
@@ -74,7 +80,8 @@ def _sample(number: int, clusters: Clusters, pairs: Pairs, rng: np.random.Genera
     """Some pairs of one cluster, query beside document."""
     members = np.flatnonzero(clusters.of == number)
     drawn = np.sort(rng.choice(members, min(PAIRS_SHOWN, len(members)), replace=False))
-    domain = pairs.domains[clusters.domain_of[number]]
+    names = _names(clusters, pairs)
+    domain = names[clusters.domain_of[number]] if names else ""
     of_domain = f" of {_cut(domain, 40)}" if domain else ""
     head = f"cluster {number}{of_domain}, {len(members):,} pair{'s' * (len(members) > 1)}"
     left = (WIDTH - 5) * 2 // 5

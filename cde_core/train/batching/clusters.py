@@ -13,6 +13,7 @@ published trainer.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import uuid
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cde_core.errors import DataError
 from cde_core.train.batching.pair_kmeans import (
     KMeans,
     Points,
@@ -90,6 +92,7 @@ def cluster_pairs(
 
     Raises:
         ConfigError: If a setting is out of its range.
+        DataError: If the cache cannot be written.
 
     Source: Morris and Rush (2024), section 4.1, equations 2 and 3.
     """
@@ -178,14 +181,22 @@ def _load(file: Path, digest: str, pairs: int) -> Clusters | None:
 
 
 def _save(file: Path, clusters: Clusters) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f"{file.name}.{uuid.uuid4().hex}.unfinished")
-    with unfinished.open("wb") as out:
-        np.savez(
-            out,
-            of=clusters.of,
-            centroids=clusters.centroids,
-            domain_of=clusters.domain_of,
-            inertia=clusters.inertia,
-        )
-    unfinished.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as out:
+            np.savez(
+                out,
+                of=clusters.of,
+                centroids=clusters.centroids,
+                domain_of=clusters.domain_of,
+                inertia=clusters.inertia,
+            )
+        unfinished.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise DataError(
+            f"Clusters cannot be written to {file.parent} ({error.strerror}); make room there, or "
+            "set CDE_EVAL_CACHE to another folder."
+        ) from error

@@ -8,8 +8,8 @@ scores queries against documents, and what it scores as high as the answer leave
 each batch as it comes. Masks are asked for some queries at a time, so a large batch's never stand
 in memory whole.
 
-Texts that are equal need no surrogate: a document with the answer's own text, or another answer to
-a query with the same text, is no negative.
+Texts that are equal need no surrogate: a document with the text of the answer, or of another answer
+to a query with the same text, is no negative, not even where the query itself brought it as one.
 
 Source: Morris and Rush (2024), section 4.1, equation 4, https://arxiv.org/abs/2410.02525
 """
@@ -59,7 +59,8 @@ class Filter:
             columns = plan.columns.of(torch.from_numpy(queries))
             found = torch.zeros_like(columns.own)
             if self.duplicates:
-                found |= _same_texts(queries, plan, texts) & ~columns.own
+                found |= _same_texts(queries, texts)
+                found.scatter_(1, columns.answers[:, None], value=False)
             if vectors is not None:
                 found |= self._similar(vectors[0][torch.from_numpy(queries)], vectors[1], columns)
             return found if found.any() else None
@@ -90,9 +91,10 @@ class Filter:
         return false_negatives(scores, columns, margin=self.margin) & known[:, None]
 
 
-def _same_texts(queries: Numbers, plan: BatchPlan, texts: BatchTexts) -> Tensor:
-    """True where a document (n, C) is the answer's text, or answers a query of the same text."""
+def _same_texts(queries: Numbers, texts: BatchTexts) -> Tensor:
+    """True where a document (n, C) has the text of any answer to a query of the same text."""
     documents, asked = texts.document_numbers, texts.query_numbers
-    same: NDArray[np.bool_] = documents[None, :] == documents[queries][:, None]
-    same[:, : len(plan.rows)] |= asked[None, :] == asked[queries][:, None]
-    return torch.from_numpy(same)
+    rows, answers = np.nonzero(asked[None, :] == asked[queries][:, None])
+    answering: NDArray[np.bool_] = np.zeros((len(queries), documents.max() + 1), np.bool_)
+    answering[rows, documents[answers]] = True
+    return torch.from_numpy(answering.take(documents, axis=1))

@@ -10,7 +10,7 @@ Source: Deerwester et al. (1990), "Indexing by latent semantic analysis"; scikit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -41,11 +41,11 @@ class TfidfSurrogate:
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         """Vectors (n, d); zeros for a text without a known word."""
-        words, svd = self._fitted
-        return unit_rows(svd.transform(words.transform(texts)))
+        words, shorten = self._fitted
+        return unit_rows(shorten(words.transform(texts)))
 
     @cached_property
-    def _fitted(self) -> tuple[Any, Any]:
+    def _fitted(self) -> tuple[Any, Callable[[Any], NDArray[Any]]]:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -57,8 +57,10 @@ class TfidfSurrogate:
                 "No text has a word of two letters or more, so 'tfidf' cannot tell them apart; "
                 "name another surrogate."
             ) from None
+        if table.shape[1] == 1:  # nothing to shorten, and scikit-learn's SVD refuses to
+            return words, lambda rows: rows.toarray()
         svd = TruncatedSVD(min(self._dimensions, *table.shape), random_state=self._seed)
-        return words, svd.fit(table)
+        return words, svd.fit(table).transform
 
     def _sample(self) -> list[str]:
         pairs, rng = self._pairs, np.random.default_rng(self._seed)

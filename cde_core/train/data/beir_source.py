@@ -14,9 +14,10 @@ Source: Thakur et al. (2021), BEIR, https://arxiv.org/abs/2104.08663
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cde_core.errors import DataError
 from cde_core.train.data.pairs import Pair
@@ -74,15 +75,18 @@ class BeirSource:
         queries = self._texts("queries.jsonl", answers)
         documents = self._texts("corpus.jsonl", {answer.document for answer in answers.values()})
         place = self._folder / TRAIN
-        for query, answer in answers.items():
-            if query not in queries:
-                yield BadRow(f"{place}, line {answer.line}", f"there is no query {query!r}")
-            elif answer.document not in documents:
-                yield BadRow(
-                    f"{place}, line {answer.line}", f"there is no document {answer.document!r}"
-                )
+        for number, answer in answers.items():
+            where = f"{place}, line {answer.line}"
+            query = queries.get(number, BadRow(where, f"there is no query {number!r}"))
+            document = documents.get(
+                answer.document, BadRow(where, f"there is no document {answer.document!r}")
+            )
+            if isinstance(query, BadRow):
+                yield query
+            elif isinstance(document, BadRow):
+                yield document
             else:
-                row = {"query": queries[query], "document": documents[answer.document]}
+                row = {"query": query, "document": document}
                 yield pair_or_bad(row, self._domain, place, "line", answer.line)
 
     def _answers(self) -> dict[str, _Answer]:
@@ -102,20 +106,27 @@ class BeirSource:
                 answers[query] = _Answer(document, grade, line)
         return answers
 
-    def _texts(self, name: str, wanted: Collection[str]) -> dict[str, str]:
-        """Title and text of the rows whose ids are wanted."""
-        texts: dict[str, str] = {}
+    def _texts(self, name: str, wanted: Collection[str]) -> dict[str, str | BadRow]:
+        """Title and text of the rows whose ids are wanted, or what is wrong with a row's text."""
+        texts: dict[str, str | BadRow] = {}
         for line, content in _lines(self._folder / name):
             try:
                 row = json.loads(content)
                 if row["_id"] in wanted:
-                    texts[row["_id"]] = f"{row.get('title') or ''} {row['text']}".strip()
+                    texts[row["_id"]] = _text_of(row, f"{self._folder / name}, line {line}")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DataError(
                     f"{self._folder / name}, line {line}: expected a JSON object with _id and "
                     f"text ({type(error).__name__}: {error}); mend the line."
                 ) from None
         return texts
+
+
+def _text_of(row: Mapping[str, Any], where: str) -> str | BadRow:
+    text = row["text"]
+    if not isinstance(text, str):
+        return BadRow(where, f"text must be a text, not {repr(text)[:40]}")
+    return f"{row.get('title') or ''} {text}".strip()
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:

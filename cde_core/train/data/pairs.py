@@ -279,10 +279,10 @@ def write_pairs(pairs: Iterable[Pair], folder: Path) -> Pairs:
         DataError: If a text is no valid Unicode, the folder holds something else, or it cannot be
             written.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()  # "." has no name of its own, beside which to write
+    require_room_for_pairs(folder)
     unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{UNFINISHED}")
     try:
-        _refuse_other_content(folder)
         unfinished.mkdir(parents=True)
         with _Writer(unfinished) as writer:
             for pair in pairs:
@@ -295,18 +295,32 @@ def write_pairs(pairs: Iterable[Pair], folder: Path) -> Pairs:
         )
         _put_in_place(unfinished, folder)
     except OSError as error:
-        raise DataError(
-            f"Pairs cannot be written to {folder} ({error.strerror or error}); make room there, or "
-            "name another folder."
-        ) from error
+        raise _cannot_be_written(folder, error) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Pairs.open(folder)
 
 
-def _refuse_other_content(folder: Path) -> None:
-    if folder.exists() and not (folder / ABOUT).is_file() and any(folder.iterdir()):
-        raise DataError(f"{folder} holds something else than pairs; name a new folder for them.")
+def require_room_for_pairs(folder: Path) -> None:
+    """Before work starts: a folder is new, or of pairs, or empty.
+
+    Raises:
+        DataError: If it holds something else, or is no folder.
+    """
+    try:
+        if folder.exists() and not (folder / ABOUT).is_file() and any(folder.iterdir()):
+            raise DataError(
+                f"{folder} holds something else than pairs; name a new folder for them."
+            )
+    except OSError as error:
+        raise _cannot_be_written(folder, error) from error
+
+
+def _cannot_be_written(folder: Path, error: OSError) -> DataError:
+    return DataError(
+        f"Pairs cannot be written to {folder} ({error.strerror or error}); make room there, or "
+        "name another folder."
+    )
 
 
 class _Writer:

@@ -1,6 +1,6 @@
 """Files of rows: JSON lines, plain or gzipped, and Parquet.
 
-    x.jsonl   x.jsonl.gz   x.parquet ──▶ read_rows ──▶ Pair or BadRow, one at a time
+    x.jsonl   x.jsonl.gz   x.parquet ──▶ read_rows ──▶ Pair (or Text) or BadRow, one at a time
 
 A file is never in memory as a whole. A bad row is told by its line, and the next one is read; a
 damaged file, such as a download that stopped half-way, is an error whatever rows it has.
@@ -12,19 +12,22 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from cde_core.errors import DataError
-from cde_core.train.data.pairs import Pair
-from cde_core.train.data.row_layouts import COLUMNS, BadRow, is_layout, pair_or_bad
+from cde_core.train.data.row_layouts import COLUMNS, BadRow, is_layout
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 SHARD = re.compile(r"-\d{5}-of-\d{5}(-[0-9a-f]{16})?$")
 """What the hub appends to the name of a split's files."""
 
 ROWS_AT_ONCE = 1_024  # of a Parquet file
+
+Made = TypeVar("Made")
+Make = Callable[[object, str, object, str, int], Made]
+"""What a row becomes, by its domain and its place, such as `pair_or_bad`."""
 
 
 def files_in(folder: Path) -> tuple[Path, ...]:
@@ -51,16 +54,16 @@ def domain_of_file(file: Path) -> str:
     raise DataError(f"{file} is none of {', '.join(SUFFIXES)}; convert it to one.")
 
 
-def read_rows(file: Path) -> Iterator[Pair | BadRow]:
-    """Every row of a file, in order; blank lines are none.
+def read_rows(file: Path, make: Make[Made]) -> Iterator[Made | BadRow]:
+    """What `make` makes of every row of a file, in order; blank lines are none.
 
     Raises:
         DataError: If the file is of no format that is known, or damaged.
     """
-    return _read_parquet(file) if file.suffix == ".parquet" else _read_json(file)
+    return _read_parquet(file, make) if file.suffix == ".parquet" else _read_json(file, make)
 
 
-def _read_json(file: Path) -> Iterator[Pair | BadRow]:
+def _read_json(file: Path, make: Make[Made]) -> Iterator[Made | BadRow]:
     domain = domain_of_file(file)
     for number, line in lines(file):
         if line.isspace():
@@ -71,7 +74,7 @@ def _read_json(file: Path) -> Iterator[Pair | BadRow]:
         except (ValueError, RecursionError) as error:
             yield BadRow(f"{file}, line {number}", _why_no_json(error))
         else:
-            yield pair_or_bad(row, domain, file, "line", number)
+            yield make(row, domain, file, "line", number)
 
 
 def _why_no_json(error: Exception) -> str:
@@ -99,7 +102,7 @@ def _opened(file: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 
-def _read_parquet(file: Path) -> Iterator[Pair | BadRow]:
+def _read_parquet(file: Path, make: Make[Made]) -> Iterator[Made | BadRow]:
     import pyarrow
     from pyarrow import parquet
 
@@ -109,7 +112,7 @@ def _read_parquet(file: Path) -> Iterator[Pair | BadRow]:
             for batch in content.iter_batches(ROWS_AT_ONCE, columns=_wanted(content)):
                 for row in batch.to_pylist():
                     number += 1
-                    yield pair_or_bad(row, domain, file, "row", number)
+                    yield make(row, domain, file, "row", number)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{file} cannot be read beyond row {number} ({error}); copy or download it again."

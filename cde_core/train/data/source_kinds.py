@@ -25,8 +25,8 @@ from cde_core.train.data.hub_source import HubSource
 from cde_core.train.data.pairs import ABOUT, Pair, Pairs
 from cde_core.train.data.revisions import Revisions
 from cde_core.train.data.row_files import SUFFIXES, domain_of_file, files_in, read_rows
-from cde_core.train.data.row_layouts import BadRow
-from cde_core.train.data.text_sources import DocumentsOf, RowTexts, TextSource
+from cde_core.train.data.row_layouts import BadRow, pair_or_bad
+from cde_core.train.data.text_sources import DocumentsOf, FileTexts, RowTexts, TextSource
 
 PLUGINS = "cde_core.sources"
 
@@ -60,6 +60,7 @@ def source_named(name: str) -> Source:
         ConfigError: If there is none of that name.
         DataError: If it is a file or folder that cannot hold pairs.
     """
+    _refuse_no_name(name)
     kind, _, argument = name.partition(":")
     if kind == "hub":
         return HubSource(argument)
@@ -84,19 +85,30 @@ def source_named(name: str) -> Source:
 def texts_named(name: str) -> TextSource:
     """The texts of what a recipe calls `name`; nothing is read yet.
 
-    Of a BEIR folder they are its corpus, of JSON lines their texts or documents, and of every other
-    source the documents of its pairs.
+    Of a BEIR folder they are its corpus, of files of rows their texts or documents, and of every
+    other source the documents of its pairs.
 
     Raises:
         ConfigError, DataError: As `source_named`.
     """
+    _refuse_no_name(name)
     path = Path(name).expanduser()
     named = name.partition(":")[0] in ("hub", "crops", *plugin_names(PLUGINS))
     if not named and path.is_dir() and is_beir(path):
         return RowTexts((path / "corpus.jsonl",), domain=path.resolve().name)
     if not named and path.is_file() and name.endswith((".jsonl", ".jsonl.gz")):
         return RowTexts((path,))
-    return DocumentsOf(source_named(name))
+    source = source_named(name)
+    return FileTexts(source.files) if isinstance(source, FileSource) else DocumentsOf(source)
+
+
+def _refuse_no_name(name: str) -> None:
+    """As a path, no name at all would be the folder that the command is run in."""
+    if not name.strip():
+        raise ConfigError(
+            'data.sources has a name that is empty, as in "" or crops: alone; name a file, a '
+            "folder, hub:ORG/NAME, or docs."
+        )
 
 
 def _folder(path: Path) -> Source:
@@ -110,16 +122,16 @@ class FileSource:
 
     def __init__(self, files: tuple[Path, ...]) -> None:
         """Take files, which may be of different formats."""
-        self._files = files
+        self.files = files
 
     def revision(self, revisions: Revisions) -> str:
         """Checksum of every file, and its name as far as that is a domain."""
-        return json.dumps([[domain_of_file(file), revisions.of_file(file)] for file in self._files])
+        return json.dumps([[domain_of_file(file), revisions.of_file(file)] for file in self.files])
 
     def read(self) -> Iterator[Pair | BadRow]:
         """Every row of every file."""
-        for file in self._files:
-            yield from read_rows(file)
+        for file in self.files:
+            yield from read_rows(file, pair_or_bad)
 
 
 class WrittenSource:

@@ -200,8 +200,7 @@ def _all_chosen(
     if progress and untold:
         progress(untold)
     if all(count.read_to_the_end for count in counts):
-        _refuse_unknown("data.only_domains", wanted.only - domains, domains)
-        _refuse_unknown("data.exclude_domains", wanted.exclude - domains, domains)
+        refuse_unknown_domains(wanted.only, wanted.exclude, domains)
     if not any(count.pairs for count in counts):
         raise DataError(_why_nothing_is_left(counts))
 
@@ -215,7 +214,7 @@ def _chosen(
         if isinstance(found, BadRow) and found.alone and wanted.twice:
             row = found.alone
         if isinstance(row, BadRow):
-            _count_bad(row, count, skip=wanted.skip_bad_rows)
+            count_bad(row, count, skip=wanted.skip_bad_rows)
             continue
         domains.add(row.domain)
         if not wanted.domain(row.domain):
@@ -235,7 +234,12 @@ def _with_themselves(pair: Pair) -> Iterator[Pair]:
         yield Pair(text, text, domain=pair.domain)
 
 
-def _count_bad(row: BadRow, count: SourceCount, *, skip: bool) -> None:
+def count_bad(row: BadRow, count: SourceCount, *, skip: bool) -> None:
+    """Count a row that cannot be used, and keep the first few.
+
+    Raises:
+        DataError: If such rows are not to be skipped.
+    """
     if not skip:
         raise DataError(f"{row.where}: {row.why}; fix the row, or pass --skip-bad-rows.")
     count.bad_rows += 1
@@ -249,13 +253,27 @@ def _unless_changed(pairs: Iterator[Pair], unchanged: Callable[[], bool]) -> Ite
         raise DataError("A source changed while it was read; repeat the command when it is whole.")
 
 
-def _refuse_unknown(what: str, unknown: Collection[str], domains: Collection[str]) -> None:
+def refuse_unknown_domains(
+    only: Collection[str], exclude: Collection[str], domains: Collection[str], unit: str = "pair"
+) -> None:
+    """Refuse names of domains, wanted or not, that are not among those of all pairs, or texts.
+
+    Raises:
+        ConfigError: With the nearest name, and some of those that there are.
+    """
+    _refuse_unknown("data.only_domains", {*only} - {*domains}, domains, unit)
+    _refuse_unknown("data.exclude_domains", {*exclude} - {*domains}, domains, unit)
+
+
+def _refuse_unknown(
+    what: str, unknown: Collection[str], domains: Collection[str], unit: str
+) -> None:
     if not unknown or not domains:
         return
     name, shown = min(unknown), sorted(domains)[:10]
     more = "" if len(domains) <= len(shown) else f" and {len(domains) - len(shown):,} more"
     raise ConfigError(
-        f"{what} names {name!r}, but no pair has that domain.{did_you_mean(name, domains)} "
+        f"{what} names {name!r}, but no {unit} has that domain.{did_you_mean(name, domains)} "
         f"The domains are {', '.join(shown)}{more}."
     )
 

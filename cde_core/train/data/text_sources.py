@@ -1,7 +1,7 @@
 """Texts alone, where no query is needed: a corpus, rows with a text, or the documents of pairs.
 
-    BEIR folder  "x.jsonl" (text, title)  any source of pairs
-         └──────────────┴────────────────────┘
+    BEIR folder  "x.jsonl" (text, title)  "x.parquet"  folder  any source of pairs
+         └──────────────┴────────────────────┴───────────┴──────────┘
                   TextSource ──▶ read() ──▶ Text or BadRow, one at a time
 
 What is learnt from texts alone (spans that were cut out, crops that belong together) reads them
@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from cde_core.train.data.pairs import Pair
 from cde_core.train.data.revisions import Revisions
-from cde_core.train.data.row_files import domain_of_file, lines
-from cde_core.train.data.row_layouts import BadRow, pair_or_bad
+from cde_core.train.data.row_files import domain_of_file, lines, read_rows
+from cde_core.train.data.row_layouts import TEXT, BadRow, is_layout, pair_or_bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +109,48 @@ class DocumentsOf:
 
     def read(self) -> Iterator[Text | BadRow]:
         """Every document where it comes first."""
-        seen: set[bytes] = set()
-        for row in self._source.read():
-            if isinstance(row, BadRow):
-                yield row
-                continue
-            digest = hashlib.sha256(row.document.encode("utf-8", "surrogatepass")).digest()[:16]
-            if digest not in seen:
-                seen.add(digest)
-                yield Text(row.document, row.domain)
+        return _documents_once(self._source.read())
+
+
+class FileTexts:
+    """Files of rows of any format, one after the other: texts, or pairs as in `DocumentsOf`."""
+
+    def __init__(self, files: tuple[Path, ...]) -> None:
+        """Name files; nothing is read yet."""
+        self._files = files
+
+    def revision(self, revisions: Revisions) -> str:
+        """Checksum of every file, and its name as far as that is a domain."""
+        named = [[domain_of_file(file), revisions.of_file(file)] for file in self._files]
+        return f"documents of {json.dumps(named)}"
+
+    def read(self) -> Iterator[Text | BadRow]:
+        """Every text that is not blank, and every document where it comes first."""
+        rows = (row for file in self._files for row in read_rows(file, _text_or_pair))
+        return _documents_once(row for row in rows if row is not None)
+
+
+def _text_or_pair(
+    row: object, domain: str, place: object, unit: str, number: int
+) -> Text | Pair | BadRow | None:
+    """The text of a row without columns of a pair, with its title; None if it is blank."""
+    if isinstance(row, Mapping) and not is_layout(row) and isinstance(row.get(TEXT), str):
+        text = _with_title(row)
+        return Text(text, domain) if text else None
+    return pair_or_bad(row, domain, place, unit, number)
+
+
+def _documents_once(rows: Iterable[Text | Pair | BadRow]) -> Iterator[Text | BadRow]:
+    """The documents of pairs, each where it comes first; all else as it is."""
+    seen: set[bytes] = set()
+    for row in rows:
+        if not isinstance(row, Pair):
+            yield row
+            continue
+        digest = hashlib.sha256(row.document.encode("utf-8", "surrogatepass")).digest()[:16]
+        if digest not in seen:
+            seen.add(digest)
+            yield Text(row.document, row.domain)
 
 
 def _with_title(row: Mapping[str, Any]) -> str:

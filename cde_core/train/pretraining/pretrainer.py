@@ -113,4 +113,6 @@ class LanguageRun(Loop[Sequence[Example]]):
             )
         tokenizer.enable_truncation(self.encoder.reader.max_length)
         self.say(f"{len(windows.tokens):,} tokens, {len(windows):,} windows of {size:,}")
+        if windows.bad_rows:
+            self.say(f"{windows.bad_rows:,} bad rows skipped")
         return LanguageBatches(windows, frame, sentinels, self.recipe)

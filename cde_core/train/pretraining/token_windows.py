@@ -5,7 +5,8 @@
 
 Windows are full whatever the texts' lengths, so no step computes padding, and a batch has as many
 tokens as its recipe says; a window may begin in one text and end in another, as T5's own do. The
-file is kept under the digest of the texts and of the tokenizer.
+file is kept under the digest of the texts and of the tokenizer, beside one that says what was left
+out on the way.
 
 Source: Raffel et al. (2020), section 3.1.2 ("packing"), https://arxiv.org/abs/1910.10683
 """
@@ -29,6 +30,7 @@ from cde_core.locks import one_process_at_a_time
 from cde_core.recipe import DataConfig
 from cde_core.train.data.revisions import Revisions
 from cde_core.train.data.source_kinds import texts_named
+from cde_core.train.data.sources import SourceCount, count_bad, refuse_unknown_domains
 from cde_core.train.data.text_files import mapped
 from cde_core.train.data.text_sources import Text, TextSource
 
@@ -83,6 +85,9 @@ class TokenWindows:
     digest: str
     """Of the texts and the tokenizer."""
 
+    bad_rows: int = 0
+    """Rows that hold no text, and were skipped."""
+
     def __len__(self) -> int:
         return len(self.tokens) // self.size
 
@@ -109,7 +114,7 @@ def prepare_windows(
         progress: Told how many more texts were read.
 
     Raises:
-        ConfigError: If there is no source of a name.
+        ConfigError: If there is no source of a name, or no text has a domain that is named.
         DataError: If a source cannot be read or has a bad row, or nothing is left.
     """
     folder = cache / "tokens"
@@ -119,11 +124,14 @@ def prepare_windows(
     key = _key(sources, revisions, data, tokenizer)
     file = folder / f"{key}.i32"
     with one_process_at_a_time(folder / f"{key}.lock"):
-        if not file.is_file():
+        bad_rows = _remembered(file)
+        if bad_rows is None:
+            count = SourceCount(", ".join(data.sources))
             unfinished = file.with_name(file.name + UNFINISHED)
-            _write(_wanted(sources, data), tokenizer, unfinished, progress)
+            _write(_wanted(sources, data, count), tokenizer, unfinished, progress)
             unfinished.replace(file)
-    windows = TokenWindows(mapped(file, "<i4"), size, key)
+            bad_rows = _remember(file, count.bad_rows)
+    windows = TokenWindows(mapped(file, "<i4"), size, key, bad_rows)
     if not len(windows):
         raise DataError(
             f"{', '.join(data.sources)} holds {len(windows.tokens):,} tokens, fewer than the "
@@ -142,19 +150,52 @@ def _key(
     return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:32]
 
 
-def _wanted(sources: Sequence[TextSource], data: DataConfig) -> Iterator[str]:
-    """The texts that are wanted, of all sources."""
+def _remembered(file: Path) -> int | None:
+    """Rows that were skipped as tokens were written; None if they were not, or nobody said."""
+    try:
+        said = json.loads(_said_beside(file).read_text(encoding="utf-8"))
+        return int(said["bad_rows"]) if file.is_file() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(file: Path, bad_rows: int) -> int:
+    said = _said_beside(file)
+    unfinished = said.with_name(said.name + UNFINISHED)
+    unfinished.write_text(json.dumps({"bad_rows": bad_rows}) + "\n", encoding="utf-8")
+    unfinished.replace(said)
+    return bad_rows
+
+
+def _said_beside(file: Path) -> Path:
+    return file.with_suffix(".json")
+
+
+def _wanted(sources: Sequence[TextSource], data: DataConfig, count: SourceCount) -> Iterator[str]:
+    """The texts that are wanted, of all sources; complains at the end if that was a mistake."""
+    domains: set[str] = set()
     for source in sources:
-        texts = (text for text in _good(source, skip=data.skip_bad_rows) if _is_in(text, data))
-        yield from (text.text for text in islice(texts, data.most_per_source or None))
+        texts = _good(source, count, domains, skip=data.skip_bad_rows)
+        chosen = (text.text for text in texts if _is_in(text, data))
+        for number, text in enumerate(chosen, start=1):
+            yield text
+            if number == data.most_per_source:
+                count.read_to_the_end = False  # domains that come later are not known
+                break
+    if count.read_to_the_end:
+        refuse_unknown_domains(data.only_domains, data.exclude_domains, domains, "text")
 
 
-def _good(source: TextSource, *, skip: bool) -> Iterator[Text]:
+def _good(
+    source: TextSource, count: SourceCount, domains: set[str], *, skip: bool
+) -> Iterator[Text]:
+    """The texts of one source; counts bad rows, and collects domains."""
     for row in source.read():
         if isinstance(row, Text):
+            domains.add(row.domain)
             yield row
-        elif not skip:
-            raise DataError(f"{row.where}: {row.why}; fix the row, or pass --skip-bad-rows.")
+        else:
+            count_bad(row, count, skip=skip)
 
 
 def _is_in(text: Text, data: DataConfig) -> bool:

@@ -37,9 +37,10 @@ def write_selected(
     Raises:
         DataError: If the folder holds something else, or cannot be written.
     """
+    folder = folder.resolve()
     locks = cache / "written"
     locks.mkdir(parents=True, exist_ok=True)
-    with one_process_at_a_time(locks / f"{digest_of_parts(str(folder.resolve()))}.lock"):
+    with one_process_at_a_time(locks / f"{digest_of_parts(str(folder))}.lock"):
         for leftover in folder.parent.glob(f"{glob.escape(folder.name)}.{HEX_DIGITS}*{UNFINISHED}"):
             shutil.rmtree(leftover, ignore_errors=True)
         written = write_pairs(pairs, folder)

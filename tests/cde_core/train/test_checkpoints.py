@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import cde_core
 from cde_core.errors import ModelError, TrainingError
+from cde_core.model import checkpoint
 from cde_core.model.contextual import ContextualEncoder
 from cde_core.train.checkpoints import newest_checkpoint, save_checkpoint
 from cde_core.train.optimiser import make_optimiser
@@ -380,3 +382,13 @@ def test_a_checkpoint_that_cannot_be_written_is_one_line_and_leaves_nothing(run,
         run().train(1).save(place / "checkpoints")
     assert "\n" not in str(error.value)
     assert names(tmp_path) == ["file"]
+
+
+def test_what_stops_a_model_from_being_written_is_said_once(run, folder, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match=r"\(No space left on device\); make room") as error:
+        run().train(1).save(folder)
+    assert str(error.value).count("cannot be written") == 1 and not list(folder.iterdir())

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from cde_core.errors import ConfigError
+from cde_core.recipe import BatchConfig, Recipe
 from cde_core.train.distributed import World
+from cde_core.train.loop import finish_run
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -34,6 +36,15 @@ def test_a_parameter_that_nobody_used_has_a_gradient_of_zeros_unless_it_is_froze
 
 def test_only_the_first_process_leads():
     assert World(rank=0, size=2).leads and not World(rank=1, size=2).leads
+
+
+def test_more_processes_than_pairs_are_refused_before_a_folder_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "join", lambda device: World(rank=2, size=3))
+    monkeypatch.setattr(World, "leave", lambda world: None)
+    recipe = Recipe(output=tmp_path / "run", batches=BatchConfig(size=2))
+    with pytest.raises(ConfigError, match=r"batches\.size is 2, but 3 processes .* set it to 3"):
+        finish_run(recipe, lambda *_: pytest.fail("the run began"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_joining_alone_takes_the_device_that_is_asked_for(monkeypatch):

@@ -101,6 +101,9 @@ def test_settings_that_would_do_nothing_are_refused(recipe):
         prepared(recipe, filter__margin=0.1)
     with pytest.raises(ConfigError, match=r"evaluation\.every is 5, but"):
         prepared(recipe, evaluation__every=5)
+    prefixes = {"*": ["q", "d"]}
+    with pytest.raises(ConfigError, match=r"data\.prefixes names some, but model\.prefixes is fal"):
+        prepared(recipe, data__prefixes=prefixes, model__prefixes=False)
 
 
 def test_hard_negatives_that_nobody_has_are_refused(recipe):

@@ -80,6 +80,39 @@ def test_a_trained_contextual_model_goes_on_as_it_is(backbone, tmp_path):
         assert torch.equal(tensor, again.model.state_dict()[name])
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ({"attention": "joint"}, 'attention is "joint", but .* was made with "prefix"'),
+        ({"tokens_per_document": 3}, "tokens_per_document is 3, but .* with 2 and stays so"),
+        ({"soft_prompts": 5}, "soft_prompts is 5, but .* with 3"),
+        ({"context_bias": -1.5}, r"context_bias is -1\.5, but .* with -2\.0"),
+        ({"residual_head": False}, "residual_head is false, but .* with true"),
+        ({"residual_first_head": False}, "residual_first_head is false"),
+        ({"pool_instruction": False}, "pool_instruction is false"),
+        ({"null_context": False, "sequence_dropout": 0.0}, "null_context is false"),
+        ({"rotary_on_context": True}, "rotary_on_context is true"),
+        ({"prefixes": False}, "prefixes is false"),
+        ({"positions": "rotary"}, "positions is rotary, which is for a T5"),
+        ({"first_stage": "minilm"}, "model.first_stage empty"),
+    ],
+)
+def test_a_trained_contextual_model_has_a_shape_that_no_recipe_changes(
+    backbone, tmp_path, asked, answer
+):
+    shape = {"tokens_per_document": 2, "soft_prompts": 3, "context_bias": -2.0}
+    trained = str(save(started(backbone, **shape), tmp_path / "trained"))
+    assert started(trained, **shape).model.config.context_bias_init == -2  # as it is: no mistake
+    with pytest.raises(ConfigError, match=answer):
+        started(trained, **asked)
+
+
+def test_a_model_without_a_bias_on_context_has_none_to_compare(backbone, tmp_path):
+    trained = str(save(started(backbone, attention="joint"), tmp_path / "trained"))
+    again = started(trained, attention="joint", context_bias=-1.5)  # which joint attention ignores
+    assert again.model.config.context_bias_init is None
+
+
 def test_dropout_belongs_to_the_run_and_is_not_saved(backbone, tmp_path):
     start = started(backbone, dropout=0.2)
     layers = [module for module in start.model.modules() if isinstance(module, Layer)]
@@ -110,6 +143,8 @@ def test_what_cannot_be_started_from_is_refused(backbone, tmp_path):
         started(str(tmp_path / "without"))
     with pytest.raises(ConfigError, match="so it cannot be one of two stages"):
         started(backbone, first_stage=contextual)
+    with pytest.raises(ConfigError, match="positions is rotary, which is for a T5"):
+        started(backbone, positions="rotary")
 
 
 @pytest.fixture

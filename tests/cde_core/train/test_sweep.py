@@ -112,6 +112,16 @@ def test_scores_are_averaged_over_seeds_cell_by_cell(sweep, command):
     assert alone is not None and list(alone["seeds"]) == [2] and "index" not in alone
 
 
+def test_nested_cells_are_those_of_dotted_names_in_tables_too(sweep, command):
+    nested = "seeds: [3]\ncells: [{batches: {size: 64}}, {batches: {size: 32}}]"
+    dotted = "seeds: [3]\ncells: [{batches.size: 64}, {batches.size: 32}]"
+    assert sweep(nested) == sweep(dotted)
+    found = over_seeds(run_sweep(sweep(nested), command=command))
+    assert found is not None and list(found["batches.size"]) == [64, 32]
+    (cell,) = sweep("cells: [{data: {prefixes: {a.b: [x, y]}}}]").cells
+    assert cell.recipe.data.prefixes == {"a.b": ("x", "y")}  # a domain, whatever its dot
+
+
 def test_the_command_line_overrides_all_cells_but_not_what_is_their_own(sweep):
     (cell,) = sweep("cells: [{batches.size: 64}]", ["--steps", "3", "--batches.size", "32"]).cells
     assert (cell.recipe.steps, cell.recipe.batches.size) == (3, 64)
@@ -130,6 +140,8 @@ def test_a_long_name_is_cut_and_stays_its_own(sweep):
         ("grid: {steps: 3}", "grid.steps is 3, but wants a list of values"),
         ("grid: [steps]", "grid is ['steps'], but wants a mapping"),
         ("cells: [3]", "cells wants a list of mappings"),
+        ("cells: [{batches: {}}]", "has a cell that sets nothing"),
+        ("cells: [{batches: {size: 4}}, {batches.size: 4}]", "has the cell batches.size=4 twice"),
         ("grid: {steps: [1, 1]}", "has the cell steps=1 twice"),
         ("grid: {step: [1]}", "cell step=1: there is no setting step. Did you mean 'steps'?"),
         ("grid: {steps: [-1]}", "cell steps=-1: steps is -1; the least that works is 0."),

@@ -260,7 +260,8 @@ def test_two_runs_cannot_share_a_folder(recipe, tmp_path):
 
 def test_what_cannot_be_a_folder_is_said(recipe, tmp_path):
     (tmp_path / "file").write_text("")
-    for output in (tmp_path / "file", tmp_path / "file" / "below"):
+    (tmp_path / "locked" / ".lock").mkdir(parents=True)  # which no process can open
+    for output in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "locked"):
         with pytest.raises(ConfigError, match="cannot be the folder of a run"):
             train(placed(recipe, output))
 
@@ -284,6 +285,16 @@ def test_a_finished_run_is_not_run_again(recipe, in_peace, monkeypatch):
     monkeypatch.setattr(trainer, "Run", None)
     before = weights_of(in_peace)
     assert train(placed(recipe, in_peace)) == in_peace / "model"
+    assert weights_of(in_peace) == before
+
+
+def test_a_finished_run_that_lost_its_log_says_what_is_left_to_say(recipe, in_peace):
+    before = weights_of(in_peace)
+    for name in ("metrics.jsonl", "result.json"):
+        (in_peace / name).unlink()
+    train(placed(recipe, in_peace))
+    result = json.loads((in_peace / "result.json").read_text())
+    assert result["steps"] == STEPS and "loss" not in result
     assert weights_of(in_peace) == before
 
 

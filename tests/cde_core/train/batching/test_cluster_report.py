@@ -69,6 +69,12 @@ def test_what_was_not_clustered_has_no_inertia(pairs):
     assert "inertia" not in text and "cluster 0 of law, 7 pairs" in text
 
 
+def test_clusters_that_mix_domains_have_no_name(pairs):
+    text = describe_clusters(one_cluster_per_domain(np.zeros_like(pairs.domain_of)), pairs)
+    assert [line.split() for line in text.splitlines()[1:2]] == [["all", "10", "1", *["10"] * 3]]
+    assert "\ncluster 0, 10 pairs" in text and "law" not in text and "tax" not in text
+
+
 def test_one_domain_needs_no_line_for_all_and_no_name(tmp_path):
     pairs = write_pairs([Pair("q", "d"), Pair("r", "e")], tmp_path / "one")
     text = describe_clusters(one_cluster_per_domain(pairs.domain_of), pairs)

@@ -1,8 +1,10 @@
 import dataclasses
+import errno
 
 import numpy as np
 import pytest
 
+from cde_core.errors import DataError
 from cde_core.train.batching import clusters as module
 from cde_core.train.batching import pair_kmeans
 from cde_core.train.batching.clusters import cluster_pairs, one_cluster_per_domain
@@ -245,3 +247,22 @@ def test_without_clustering_every_domain_is_one_cluster():
     clusters = one_cluster_per_domain(np.array([3, 0, 3, 3], np.int32))
     assert clusters.of.tolist() == [1, 0, 1, 1] and clusters.domain_of.tolist() == [0, 3]
     assert clusters.centroids.shape == (2, 0) and np.isnan(clusters.inertia)
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path):
+    vectors, _ = blobs(2, 3)
+    (tmp_path / "clusters").write_text("in the way")
+    with pytest.raises(DataError, match=r"clusters \(File exists\); make room .* CDE_EVAL_CACHE"):
+        cluster_pairs(vectors, one_domain(vectors), size=3, cache=tmp_path)
+
+
+def test_where_there_is_no_room_no_part_of_a_file_is_left(tmp_path, monkeypatch):
+    def full(out, **arrays):
+        out.write(b"some of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.np, "savez", full)
+    vectors, _ = blobs(2, 3)
+    with pytest.raises(DataError, match="No space left on device"):
+        cluster_pairs(vectors, one_domain(vectors), size=3, cache=tmp_path)
+    assert not list((tmp_path / "clusters").iterdir())

@@ -8,6 +8,7 @@ from cde_core.train.batching.batches import plan_batch, texts_of
 from cde_core.train.batching.filtering import Filter
 from cde_core.train.batching.surrogates import PairVectors
 from cde_core.train.data.pairs import Pair, write_pairs
+from cde_core.train.objectives.contrastive import contrastive_loss
 
 QUERIES = np.arange(3)
 
@@ -97,8 +98,36 @@ def test_equal_texts_are_no_negatives(tmp_path):
     #    one  another  one  hard | hard, the first query's own
     assert masked.int().tolist() == [
         [0, 1, 1, 0, 0],
-        [1, 0, 0, 0, 0],
+        [1, 0, 1, 0, 0],
         [1, 0, 0, 0, 0],
         [0, 0, 0, 0, 1],
     ]
     assert Filter(duplicates=False).masks(plan, texts)(np.arange(4)) is None
+
+
+def test_answers_are_no_hard_negatives_whoever_brought_them(tmp_path):
+    made = [
+        Pair("tax?", "in May", ("in May", "never")),  # its own answer among its negatives
+        Pair("tax?", "in June", ("in May",)),  # another answer to its text among its negatives
+        Pair("rain?", "today", ("in June",)),  # an answer to the others
+    ]
+    pairs = write_pairs(made, tmp_path / "pairs")
+    plan = plan_batch(QUERIES, pairs, step=0, seed=0, hard_negatives=2)
+    texts = texts_of(plan, pairs, None)
+    assert texts.documents[3:] == ["in May", "never", "in May", "in June"]
+    masked = Filter().masks(plan, texts)(QUERIES)
+    assert masked.int().tolist() == [
+        [0, 1, 0, 1, 0, 1, 1],
+        [1, 0, 0, 1, 0, 1, 1],
+        [0, 0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_a_perfect_model_loses_nothing_where_an_answer_is_its_own_hard_negative(tmp_path):
+    pairs = write_pairs([Pair("q0", "tax", ("tax",)), Pair("q1", "sea")], tmp_path / "pairs")
+    plan = plan_batch(np.arange(2), pairs, step=0, seed=0, hard_negatives=1)
+    queries = torch.eye(2)
+    masked = Filter().masks(plan, texts_of(plan, pairs, None))(np.arange(2))
+    documents = queries[[0, 1, 0]]  # tax, sea, tax
+    loss = contrastive_loss(queries, documents, plan.columns, masked=masked, temperature=0.01)
+    assert loss.item() == pytest.approx(0, abs=1e-6)

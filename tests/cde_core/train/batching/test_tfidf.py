@@ -62,6 +62,12 @@ def test_it_is_fitted_on_a_sample_of_queries_and_documents(pairs, monkeypatch):
     assert drawn == {text for pair in TEXTS for text in pair}
 
 
+def test_a_single_word_is_a_vector_of_one_number(tmp_path):
+    pairs = write_pairs([Pair("tax", "tax tax"), Pair("?", "tax")], tmp_path / "pairs")
+    vectors = TfidfSurrogate(pairs).encode(["tax", "the tax tax", "?"], "query")
+    assert vectors.dtype == np.float32 and vectors.tolist() == [[1], [1], [0]]
+
+
 def test_texts_without_words_are_said(tmp_path):
     pairs = write_pairs([Pair("?", "!"), Pair("a", "b")], tmp_path / "pairs")
     with pytest.raises(DataError, match="No text has a word"):

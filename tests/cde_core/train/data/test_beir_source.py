@@ -65,6 +65,20 @@ def test_what_is_judged_must_be_there(beir: Path, line: str, why: str):
     assert len(pairs_of(beir, skip_bad_rows=True)) == 1
 
 
+@pytest.mark.parametrize("name", ["corpus", "queries"])
+def test_a_text_that_is_none_is_a_bad_row_of_its_line(beir: Path, name: str):
+    file = beir / f"{name}.jsonl"
+    lines = file.read_text().splitlines()
+    number = 0 if name == "corpus" else 1
+    row = {**json.loads(lines[number]), "text": None}  # of d1, which answers q0; of q1
+    file.write_text("\n".join([*lines[:number], json.dumps(row), *lines[number + 1 :]]))
+    where = rf"{name}\.jsonl, line {number + 1}: text must be a text, not None"
+    with pytest.raises(DataError, match=where):
+        pairs_of(beir)
+    kept = [pair.query for pair in pairs_of(beir, skip_bad_rows=True)]
+    assert kept == ["question 1" if name == "corpus" else "question 0"]
+
+
 def test_damaged_files_are_told_by_their_line(beir: Path):
     judge(beir, "q1 d1 1")
     with pytest.raises(DataError, match=r"train\.tsv, line 2: expected query-id"):

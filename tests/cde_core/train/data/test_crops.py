@@ -5,9 +5,10 @@ import json
 import math
 
 import numpy as np
+import pandas
 import pytest
 
-from cde_core.errors import DataError
+from cde_core.errors import ConfigError, DataError
 from cde_core.train.data.crops import two_crops
 from cde_core.train.data.source_kinds import source_named, texts_named
 from cde_core.train.data.sources import prepare_pairs
@@ -82,6 +83,35 @@ def test_a_document_of_several_pairs_is_one_text(tmp_path):
     file.rename(folder / file.name)
     assert [text.text for text in texts_named(str(folder)).read()] == [TEXT, "other"]
     assert len(list(source_named(f"crops:{folder}").read())) == 1
+
+
+@pytest.fixture
+def titled(tmp_path):
+    """Texts with and without a title, a blank one and a copy."""
+    file = tmp_path / "folder" / "x.jsonl"
+    file.parent.mkdir()
+    rows = [("Title", TEXT), ("", "other"), ("", " "), ("", "other")]
+    made = ({"_id": i, "title": title, "text": text} for i, (title, text) in enumerate(rows))
+    file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return file
+
+
+def test_texts_are_the_same_in_a_file_in_a_folder_and_in_parquet(titled, tmp_path):
+    whole = pandas.read_json(titled, lines=True)
+    whole.to_parquet(tmp_path / "x.parquet")
+    texts = list(texts_named(str(titled)).read())
+    assert [text.text for text in texts] == [f"Title {TEXT}", "other", "other"]
+    for name in (titled.parent, tmp_path / "x.parquet"):
+        assert list(texts_named(str(name)).read()) == texts
+        (crops,) = source_named(f"crops:{name}").read()
+        assert (crops.query, crops.document) == two_crops(f"Title {TEXT}", seed=0)
+
+
+def test_an_empty_name_is_not_the_folder_at_hand(titled, tmp_path, monkeypatch):
+    monkeypatch.chdir(titled.parent)
+    for name in ("", "crops:", "crops:crops:"):
+        with pytest.raises(ConfigError, match=r"data\.sources has a name that is empty"):
+            prepare_pairs([name], cache=tmp_path / "cache")
 
 
 def test_rows_of_text_and_what_is_wrong_with_others(tmp_path):

@@ -162,6 +162,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_the_folder_at_hand_is_a_folder_like_any_other(tmp_path: Path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert tuple(write_pairs(MADE, Path())) == MADE
+    assert tuple(Pairs.open(tmp_path / "here")) == MADE
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot be written to .*name another folder"):

@@ -89,6 +89,48 @@ def test_windows_hold_every_token_of_every_text(recipe, corpus, tokenizer, tmp_p
     assert len(expected) - 30 * len(windows) < 30
 
 
+def test_domains_of_texts_are_checked_and_bad_rows_are_counted_each_time(
+    recipe, tokenizer, tmp_path, capsys
+):
+    domains = {"a": "cat dog", "b": "tax law"}
+    rows = [{"query": "q", "document": text, "domain": d} for d, text in domains.items()] * 40
+    file = tmp_path / "some.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"bad": 1}, {"bad": 2}]))
+
+    def read(**settings):
+        data = DataConfig(sources=(str(file),), skip_bad_rows=True, **settings)
+        return prepare_windows(data, tokenizer, size=30, cache=tmp_path / "cache")
+
+    for option in ("only_domains", "exclude_domains"):
+        for _ in range(2):  # what was refused is not there the next time
+            with pytest.raises(ConfigError, match=rf"{option} names 'bb', but no text .* 'b'\?"):
+                read(**{option: ("bb",)})
+    assert [read(exclude_domains=("b",)).bad_rows for _ in range(2)] == [2, 2]
+    half = np.concatenate(list(read(exclude_domains=("b",))))
+    ids = tokenizer.encode("cat dog", add_special_tokens=False).ids
+    assert half.tolist() == ([*ids, 2] * 40)[: len(half)]
+    # The first three are not all, so nobody can say that the name is wrong.
+    assert len(read(exclude_domains=("bb",), most_per_source=30)) == 3
+    data = dataclasses.replace(recipe.data, sources=(str(file),), skip_bad_rows=True)
+    pretrain(dataclasses.replace(recipe, data=data, steps=1))
+    assert "2 bad rows skipped" in capsys.readouterr().err
+
+
+def test_tokens_of_which_nobody_said_what_was_left_out_are_made_again(recipe, tokenizer, tmp_path):
+    def read(name):
+        data = dataclasses.replace(recipe.data, exclude_domains=(name,))
+        return prepare_windows(data, tokenizer, size=30, cache=tmp_path / "cache")
+
+    whole = prepare_windows(recipe.data, tokenizer, size=30, cache=tmp_path / "cache")
+    (said,) = (tmp_path / "cache" / "tokens").glob("?" * 32 + ".json")
+    said.unlink()
+    again = prepare_windows(recipe.data, tokenizer, size=30, cache=tmp_path / "cache")
+    assert said.is_file() and again.digest == whole.digest
+    assert np.array_equal(again.tokens, whole.tokens)
+    with pytest.raises(ConfigError, match="no text has that domain"):
+        read("nobody's")
+
+
 def test_an_epoch_has_every_window_once_and_a_step_is_always_the_same(recipe, tokenizer, tmp_path):
     tokenizer = with_sentinels(tokenizer)
     made = batches(dataclasses.replace(recipe, steps=0), tokenizer, tmp_path / "cache")

@@ -141,6 +141,31 @@ def test_a_folder_of_something_else_is_left_alone(source, tmp_path, monkeypatch,
     assert (tmp_path / "mine" / "letters.txt").read_text() == "precious"
 
 
+MISTAKES = [
+    ("filter --surrogate tfidf --out .", "holds something else than pairs"),
+    ("mine --model tfidf --out .", "holds something else than pairs"),
+    ("score --teacher tfidf --out .", "holds something else than pairs"),
+    ("filter --device foo --out new", "device is 'foo'; it can be auto, cpu, cuda"),
+    ("score --teacher minilm --device cuda:999 --out new", "cuda:999', which cannot be used"),
+    ("filter --max-length -3 --out new", "--max-length is -3; the least that works is 0."),
+    ("mine --choose drawn --seed -1 --out new", "--seed is -1; the least that works is 0."),
+    ("filter --show -1 --out new", "--show is -1; the least that works is 0."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "answer"), MISTAKES)
+def test_mistakes_are_told_before_the_pairs_are_read(
+    tmp_path, monkeypatch, capsys, arguments, answer
+):
+    (tmp_path / "letters.txt").write_text("precious")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        run(monkeypatch, *arguments.split(), "--only-domains", "--", "missing.jsonl")
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert answer in said and said.count("\n") == 1
+
+
 def test_nothing_to_read_is_said_in_one_line(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit):
         run(monkeypatch, "filter", "--out", tmp_path / "out")

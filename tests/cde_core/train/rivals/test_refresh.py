@@ -109,7 +109,7 @@ def test_finds_what_mine_finds_with_the_checkpoint(recipe, tmp_path, change):
     found = negatives_of(output)
     assert list(found) == ["step-0000000", "step-0000004", "step-0000008"]
     assert not np.array_equal(found["step-0000000"], found["step-0000008"])
-    pairs = read_pairs(recipe, lambda line: None)
+    pairs = read_pairs(recipe.data, lambda line: None)
     for step in ("step-0000004", "step-0000008"):
         checkpoint = str(output / "checkpoints" / step)
         judge = judge_named(checkpoint, pairs=pairs, device="cpu", seed=5)
@@ -127,7 +127,7 @@ def test_batches_have_the_negatives_that_were_found_last(recipe, tmp_path, monke
 
     monkeypatch.setattr(trainer.Run, "_step", sees)
     train(placed(recipe, tmp_path / "run"))
-    found, pairs = negatives_of(tmp_path / "run"), read_pairs(recipe, lambda line: None)
+    found, pairs = negatives_of(tmp_path / "run"), read_pairs(recipe.data, lambda line: None)
     for plan, texts in batches:
         those = found[f"step-{plan.step // EPOCH * EPOCH:07d}"]
         for query, row in enumerate(plan.rows):
@@ -137,7 +137,7 @@ def test_batches_have_the_negatives_that_were_found_last(recipe, tmp_path, monke
 
 
 def test_pairs_and_vectors_borrow_the_same_documents(recipe, tmp_path):
-    pairs = read_pairs(recipe, lambda line: None)
+    pairs = read_pairs(recipe.data, lambda line: None)
     vectors = surrogates.embed_pairs(
         pairs, surrogate := TfidfSurrogate(pairs, dimensions=5), cache=tmp_path / "cache"
     )

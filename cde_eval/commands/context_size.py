@@ -67,7 +67,7 @@ def context_size(
     made = with_files(records, output)
     if made:
         points = size_curves(evaluations(made))
-        curves = f"A curve needs {LEAST} sizes; name more after --sizes, or none at all."
-        print(curve_table(points).to_string(index=False) if len(points) else curves)
+        too_few = f"A curve needs {LEAST} sizes; name more after --sizes, or none at all."
+        print(curve_table(points).to_string(index=False) if len(points) else too_few)
         print(f"\nRecords are in {output}; `cde-eval report` draws them.")
     end(records, failures, notes)

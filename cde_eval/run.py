@@ -132,10 +132,8 @@ def evaluate_one(
     finished = read_record(path)
     data_hash = source.data_hash()
     parts = tuple(f"{split}/{part}" for split in task.eval_splits for part in task.hf_subsets)
-    same_data = (task.metadata.revision, data_hash)
-    if finished is not None and (finished.task_revision, finished.data_hash) == same_data:
-        if finished.parts in ((), parts):
-            return finished
+    if finished is not None and _is_of(finished, task.metadata.revision, data_hash, parts):
+        return finished
     gflops = machine_speed()
     started = time.perf_counter()
     by_query = QueryScores()
@@ -174,6 +172,12 @@ def evaluate_one(
     by_query.write(query_scores_path(path))
     write_atomically(path, record.model_dump_json(indent=1) + "\n")
     return record
+
+
+def _is_of(record: RunRecord, revision: str, data_hash: str, parts: tuple[str, ...]) -> bool:
+    """Whether a record is of this data and these parts; one of an older version does not say."""
+    same_data = (record.task_revision, record.data_hash) == (revision, data_hash)
+    return same_data and record.parts in ((), parts)
 
 
 def _mteb_result(

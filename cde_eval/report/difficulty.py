@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from cde_eval.report.correlation import pearson
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import DIFFICULTY, DIFFICULTY_OF_RUNS
-from cde_eval.report.probe_rows import newest, newest_on_most
+from cde_eval.report.probe_rows import newest, newest_on_most_pairs
 from cde_eval.report.style import (
     PAGE,
     SERIES_MARKERS,
@@ -139,7 +139,7 @@ def correlations_in_words(frame: pd.DataFrame) -> str:
 
 
 def _grid(results: Results) -> pd.DataFrame:
-    return newest_on_most(results.probe(DIFFICULTY), "pairs")
+    return newest_on_most_pairs(results.probe(DIFFICULTY))
 
 
 def _figure_6(results: Results) -> Figure | None:

@@ -72,8 +72,9 @@ def _with_one_bm25(frame: pd.DataFrame) -> pd.DataFrame:
     ours = frame["model"].eq("bm25")
     reads = frame[ours & frame["policy"].eq("corpus")]
     chosen = ["revision", "settings"]
-    last = reads[chosen].eq(reads[chosen].iloc[-1]).all(axis=1) if len(reads) else ours[:0]
-    return pd.concat([reads[last], frame[~ours]])
+    if len(reads):
+        reads = reads[reads[chosen].eq(reads[chosen].iloc[-1]).all(axis=1)]
+    return pd.concat([reads, frame[~ours]])
 
 
 def _with_corpus_where_there_is(frame: pd.DataFrame) -> pd.DataFrame:

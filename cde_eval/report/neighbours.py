@@ -10,7 +10,7 @@ from scipy import stats
 
 from cde_eval.report.exhibits import Exhibit, Results
 from cde_eval.report.probe_names import CLUSTERS, NEIGHBOURS
-from cde_eval.report.probe_rows import newest_on_most
+from cde_eval.report.probe_rows import newest_on_most_pairs
 
 
 def neighbour_table(frame: pd.DataFrame, pair: int) -> pd.DataFrame:
@@ -78,25 +78,25 @@ def cluster_in_words(frame: pd.DataFrame, number: int) -> str:
 
 
 def _table_3(results: Results) -> pd.DataFrame | None:
-    frame = newest_on_most(results.probe(NEIGHBOURS), "pairs")
+    frame = newest_on_most_pairs(results.probe(NEIGHBOURS))
     with_neighbours = frame.loc[frame["rank"] == 1, "pair"] if len(frame) else frame
     return neighbour_table(frame, int(with_neighbours.iloc[0])) if len(with_neighbours) else None
 
 
 def _note_3(results: Results) -> str:
-    frame = newest_on_most(results.probe(NEIGHBOURS), "pairs")
+    frame = newest_on_most_pairs(results.probe(NEIGHBOURS))
     if frame.empty:
         return ""
     return f"{counts_in_words(frame, int(frame['pairs'].iloc[0]))} {_made_with(frame)}"
 
 
 def _table_4(results: Results) -> pd.DataFrame | None:
-    frame = newest_on_most(results.probe(CLUSTERS), "pairs")
+    frame = newest_on_most_pairs(results.probe(CLUSTERS))
     return cluster_table(frame, 0) if len(frame) else None
 
 
 def _note_4(results: Results) -> str:
-    frame = newest_on_most(results.probe(CLUSTERS), "pairs")
+    frame = newest_on_most_pairs(results.probe(CLUSTERS))
     return f"{cluster_in_words(frame, 0)} {_made_with(frame)}" if len(frame) else ""
 
 

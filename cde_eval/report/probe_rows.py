@@ -31,11 +31,11 @@ def newest(rows: pd.DataFrame, of: Sequence[str] = ("model", "task")) -> pd.Data
     return rows[rows["table"] == rows.groupby(keys)["table"].transform("last")]
 
 
-def newest_on_most(rows: pd.DataFrame, count: str) -> pd.DataFrame:
-    """The rows of one table: of those on the most, such as pairs, the one written last."""
+def newest_on_most_pairs(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one table: of those on the most training pairs, the one written last."""
     if rows.empty:
         return rows
-    rows = rows[rows[count] == rows[count].max()]
+    rows = rows[rows["pairs"] == rows["pairs"].max()]
     return rows[rows["table"] == rows["table"].iloc[-1]]
 
 

@@ -15,9 +15,8 @@ def rescored_table(records: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per set, the unweighted mean below; a column per run, and before them the ceilings.
 
     Recall is that of the candidates at their depth, a column for each kind of list: what no
-    rescoring can exceed. A score of
-    several draws is their mean, with the standard deviation behind "±". The mean is given only for
-    runs that have every set.
+    rescoring can exceed. A score of several draws is their mean, with the standard deviation behind
+    "±". The mean is given only for runs that have every set.
 
     Args:
         records: Records of rescored candidates; others are left out.

@@ -5,7 +5,7 @@ import pytest
 from cde_eval.probes.table import ProbeTable, read_probe
 from cde_eval.report.exhibits import Results
 from cde_eval.report.position.places import asked
-from cde_eval.report.probe_rows import newest, newest_on_most
+from cde_eval.report.probe_rows import newest, newest_on_most_pairs
 
 
 def write_table(folder, written, *, probe="geometry", value=1.0, **about):
@@ -53,7 +53,7 @@ def test_of_tables_on_pairs_the_one_on_the_most_is_shown(tmp_path):
     write_table(tmp_path, "2026-01-01", pairs=9, value=1)
     write_table(tmp_path, "2026-01-02", pairs=9, value=2, queries=10)
     write_table(tmp_path, "2026-01-03", pairs=7, value=3)
-    assert values(newest_on_most(read_probe(tmp_path, "geometry"), "pairs")) == [2]
+    assert values(newest_on_most_pairs(read_probe(tmp_path, "geometry"))) == [2]
 
 
 def test_positions_asked_in_two_ways_are_not_averaged(tmp_path):
